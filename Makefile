@@ -1,0 +1,23 @@
+# The doors of Drover. Everything runs on one machine, on loopback, with nothing but Rust.
+CARGO ?= cargo
+DIR ?= .drover
+ARGS ?=
+
+.PHONY: dev test lint bench clean
+
+dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" for more
+	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
+
+test: ## every test of the workspace
+	$(CARGO) test --workspace --all-targets
+
+lint: ## formatting and clippy, warnings are errors
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+
+bench: ## print the measures of planning and of whole pools; asserts nothing
+	$(CARGO) bench --package drover-sim
+
+clean: ## remove what was built and the data of the embedded world
+	$(CARGO) clean
+	rm -rf $(DIR)

@@ -1,0 +1,2 @@
+//! Drover drives herds of Kubernetes nodes.
+fn main() {}

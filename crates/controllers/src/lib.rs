@@ -1,0 +1,1 @@
+//! Observe and act for every controller of Drover.

@@ -1,0 +1,1 @@
+//! The OpenStack provider: servers, ports, volumes and floating IPs as resumable steps.

@@ -1,0 +1,1 @@
+//! Whole worlds in one process: scenarios, invariants and benches.
