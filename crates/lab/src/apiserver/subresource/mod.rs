@@ -1,0 +1,1 @@
+//! The parts of an object that have a life of their own: eviction, binding, approval, tokens.

@@ -1,0 +1,1 @@
+//! A simulated OpenStack that speaks the REST of Keystone, Nova, Neutron, Glance and Cinder.

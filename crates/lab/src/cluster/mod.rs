@@ -1,0 +1,1 @@
+//! The few controllers of a cluster without which a drain cannot be seen.

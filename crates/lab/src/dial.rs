@@ -1,0 +1,1 @@
+//! How a server named in a kubeconfig is reached.
