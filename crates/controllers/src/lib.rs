@@ -1,1 +1,7 @@
 //! Observe and act for every controller of Drover.
+
+pub mod cache;
+pub mod clock;
+pub mod events;
+pub mod leader;
+pub mod queue;
