@@ -6,4 +6,5 @@ pub mod events;
 pub mod leader;
 pub mod metrics;
 pub mod queue;
+pub mod rbac;
 pub mod work;
