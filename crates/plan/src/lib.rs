@@ -1,1 +1,8 @@
 //! Every decision of Drover and every document it renders, as pure functions of values.
+
+pub mod bootstrap;
+pub mod certificate;
+pub mod drain;
+pub mod machine;
+pub mod node;
+pub mod reason;

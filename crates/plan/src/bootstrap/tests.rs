@@ -1,0 +1,3 @@
+//! What a server is given, seen as the server sees it.
+
+use super::*;

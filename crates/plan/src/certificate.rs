@@ -1,0 +1,1 @@
+//! Which certificate requests of kubelets are approved, and why.

@@ -1,0 +1,1 @@
+//! Which pods leave a node now, which wait, and which block a drain.

@@ -1,0 +1,1 @@
+//! The next step in the life of one machine.

@@ -1,0 +1,1 @@
+//! What a node should carry in labels, annotations and taints.

@@ -1,0 +1,1 @@
+//! The one vocabulary of reasons.
