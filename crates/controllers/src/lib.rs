@@ -7,4 +7,5 @@ pub mod leader;
 pub mod metrics;
 pub mod queue;
 pub mod rbac;
+pub mod token;
 pub mod work;
