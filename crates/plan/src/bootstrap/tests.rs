@@ -217,6 +217,11 @@ fn the_kubelet_is_told_who_it_is() {
       user:
         token: abcdef.0123456789abcdef
     ");
+}
+
+#[test]
+fn the_kubelet_is_configured_as_metakube_does() {
+    let (_, disk) = cloud_init(&render(&input(UBUNTU)).unwrap());
     insta::assert_snapshot!(disk["/etc/kubernetes/kubelet.conf"].1, @r#"
     apiVersion: kubelet.config.k8s.io/v1beta1
     kind: KubeletConfiguration
