@@ -4,5 +4,8 @@ pub mod bootstrap;
 pub mod certificate;
 pub mod drain;
 pub mod machine;
+pub mod machine_set;
 pub mod node;
 pub mod reason;
+
+pub use reason::Wake;

@@ -141,7 +141,7 @@ fn with_request(der: Vec<u8>) -> impl FnOnce(&mut Observation) {
 }
 
 fn later(seen: &mut Observation) {
-    seen.now = seen.now + SETTLING_MAX;
+    seen.now += SETTLING_MAX;
 }
 
 fn condition(seen: &mut Observation, kind: &str) {

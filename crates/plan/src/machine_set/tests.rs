@@ -1,0 +1,1 @@
+//! Sets in a line, plans in a line.
