@@ -1,1 +1,3 @@
-//! Nodes that boot from the user-data of their server and from nothing else.
+//! Nodes: servers that boot from their user-data and run a kubelet, if that is what it leads to.
+
+pub mod boot;
