@@ -38,6 +38,15 @@ pub enum Outcome {
     FailedFor(Duration),
 }
 
+impl From<drover_plan::Wake> for Outcome {
+    fn from(wake: drover_plan::Wake) -> Self {
+        match wake {
+            drover_plan::Wake::OnChange => Self::Settled,
+            drover_plan::Wake::After(wait) => Self::WakeAfter(wait),
+        }
+    }
+}
+
 /// A queue of keys that any number of workers take from.
 pub struct Queue<K> {
     state: Arc<Mutex<State<K>>>,

@@ -5,16 +5,12 @@
 //! nothing behind that is not found again.
 
 use crate::rbac::{BOOTSTRAP_GROUP, NAMESPACE};
+use drover_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use std::collections::BTreeMap;
-
-/// On the Secret: for which machine the token is, by UID.
-pub const MACHINE_UID_LABEL: &str = "drover.machine-uid";
-/// On the Secret: for which machine the token is, as `namespace/name`.
-pub const MACHINE_ANNOTATION: &str = "drover.machine";
 
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 const ID_CHARS: usize = 6;
@@ -112,7 +108,9 @@ pub async fn bearer_of(client: &Client, id: &str) -> Result<Option<String>, Erro
     let name = secret_name(id);
     let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
     match secrets.get_opt(&name).await {
-        Ok(found) => Ok(found.and_then(|secret| secret.labels().get(MACHINE_UID_LABEL).cloned())),
+        Ok(found) => {
+            Ok(found.and_then(|secret| secret.labels().get(labels::TOKEN_MACHINE).cloned()))
+        }
         Err(source) => Err(Error::Read { name, source }),
     }
 }
@@ -148,14 +146,14 @@ fn manifest(id: &str, secret: &str, bearer: Bearer<'_>, expires: Timestamp) -> S
     made.metadata.name = Some(secret_name(id));
     made.metadata.namespace = Some(NAMESPACE.to_owned());
     made.metadata.labels =
-        Some(BTreeMap::from([(MACHINE_UID_LABEL.to_owned(), bearer.machine_uid.to_owned())]));
+        Some(BTreeMap::from([(labels::TOKEN_MACHINE.to_owned(), bearer.machine_uid.to_owned())]));
     made.metadata.annotations =
-        Some(BTreeMap::from([(MACHINE_ANNOTATION.to_owned(), bearer.machine.to_owned())]));
+        Some(BTreeMap::from([(labels::NODE_MACHINE.to_owned(), bearer.machine.to_owned())]));
     made
 }
 
 fn is_of(secret: &Secret, machine_uid: &str) -> bool {
-    secret.labels().get(MACHINE_UID_LABEL).is_some_and(|uid| uid == machine_uid)
+    secret.labels().get(labels::TOKEN_MACHINE).is_some_and(|uid| uid == machine_uid)
 }
 
 /// The secret half of a token that is whole and not expired.

@@ -1,0 +1,233 @@
+//! The kinds the controllers watch, by what each is looked up, and what of it is kept.
+
+use crate::cache::Cache;
+use drover_api::{Machine, MachineClass, MachineDeployment, MachineSet, labels};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::{Api, Client, Resource, ResourceExt};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// One cache for each kind.
+#[derive(Clone)]
+pub struct Caches {
+    pub deployments: Cache<MachineDeployment>,
+    pub sets: Cache<MachineSet>,
+    pub machines: Cache<Machine>,
+    pub classes: Cache<MachineClass>,
+    pub nodes: Cache<Node>,
+    pub pods: Cache<Pod>,
+    pub budgets: Cache<PodDisruptionBudget>,
+    pub attachments: Cache<VolumeAttachment>,
+    pub requests: Cache<CertificateSigningRequest>,
+}
+
+const SETS_BY_OWNER: usize = 0;
+const MACHINES_BY_OWNER: usize = 0;
+const MACHINES_BY_UID: usize = 1;
+const MACHINES_BY_PROVIDER_ID: usize = 2;
+const MACHINES_BY_NODE: usize = 3;
+const MACHINES_BY_CLASS: usize = 4;
+const NODES_BY_PROVIDER_ID: usize = 0;
+const PODS_BY_NODE: usize = 0;
+const BUDGETS_BY_NAMESPACE: usize = 0;
+const ATTACHMENTS_BY_NODE: usize = 0;
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self {
+            deployments: Cache::new(&[], |_| {}),
+            sets: Cache::new(&[controllers_of], |_| {}),
+            machines: Cache::new(
+                &[controllers_of, uid_of, machine_provider_id, machine_node, machine_class],
+                |_| {},
+            ),
+            classes: Cache::new(&[], |_| {}),
+            nodes: Cache::new(&[node_provider_id], slim_node),
+            pods: Cache::new(&[pod_node], slim_pod),
+            budgets: Cache::new(&[|budget| budget.namespace().into_iter().collect()], |_| {}),
+            attachments: Cache::new(&[|it| vec![it.spec.node_name.clone()]], |_| {}),
+            requests: Cache::new(&[], |_| {}),
+        }
+    }
+}
+
+impl Caches {
+    /// Lists and watches every kind until stopped.
+    pub fn start(&self, client: &Client, tasks: &TaskTracker, stop: &CancellationToken) {
+        macro_rules! watch {
+            ($($cache:ident),+) => {$(
+                tasks.spawn(self.$cache.clone().run(Api::all(client.clone()), stop.clone()));
+            )+};
+        }
+        watch!(deployments, sets, machines, classes, nodes, pods, budgets, attachments, requests);
+    }
+
+    /// Waits until every kind was listed once: before that, absence means nothing.
+    pub async fn synced(&self) {
+        self.deployments.synced().await;
+        self.sets.synced().await;
+        self.machines.synced().await;
+        self.classes.synced().await;
+        self.nodes.synced().await;
+        self.pods.synced().await;
+        self.budgets.synced().await;
+        self.attachments.synced().await;
+        self.requests.synced().await;
+    }
+
+    /// The sets that this deployment controls, and those in its namespace that nobody does.
+    pub fn sets_of(&self, deployment: &MachineDeployment) -> Vec<Arc<MachineSet>> {
+        let uid = deployment.uid().unwrap_or_default();
+        let mut sets = self.sets.by(SETS_BY_OWNER, &uid);
+        sets.extend(self.sets.by(SETS_BY_OWNER, &orphans(deployment)));
+        sets.sort_by_key(|set| set.name_any());
+        sets
+    }
+
+    /// The machines that this set controls, and those in its namespace that nobody does.
+    pub fn machines_of(&self, set: &MachineSet) -> Vec<Arc<Machine>> {
+        let uid = set.uid().unwrap_or_default();
+        let mut machines = self.machines.by(MACHINES_BY_OWNER, &uid);
+        machines.extend(self.machines.by(MACHINES_BY_OWNER, &orphans(set)));
+        machines.sort_by_key(|machine| machine.name_any());
+        machines
+    }
+
+    pub fn machine_by_uid(&self, uid: &str) -> Option<Arc<Machine>> {
+        self.machines.by(MACHINES_BY_UID, uid).into_iter().next()
+    }
+
+    pub fn machines_of_class(&self, namespace: &str, name: &str) -> Vec<Arc<Machine>> {
+        self.machines.by(MACHINES_BY_CLASS, &format!("{namespace}/{name}"))
+    }
+
+    /// The machines that a Node may belong to: by its label, its provider ID or its name.
+    pub fn machines_of_node(&self, node: &Node) -> Vec<Arc<Machine>> {
+        let mut found = Vec::new();
+        if let Some(uid) = node.labels().get(labels::NODE_OWNED_BY) {
+            found.extend(self.machines.by(MACHINES_BY_UID, uid));
+        }
+        for id in node_provider_id(node) {
+            found.extend(self.machines.by(MACHINES_BY_PROVIDER_ID, &id));
+        }
+        found.extend(self.machines.by(MACHINES_BY_NODE, &node.name_any()));
+        found.sort_by_key(|machine| (machine.namespace(), machine.name_any()));
+        found.dedup_by(|a, b| a.metadata.uid == b.metadata.uid);
+        found
+    }
+
+    pub fn machines_of_node_name(&self, node: &str) -> Vec<Arc<Machine>> {
+        match self.nodes.get(&crate::cache::Key::new("", node)) {
+            Some(node) => self.machines_of_node(&node),
+            None => self.machines.by(MACHINES_BY_NODE, node),
+        }
+    }
+
+    pub fn node_by_provider_id(&self, id: &str) -> Vec<Arc<Node>> {
+        self.nodes.by(NODES_BY_PROVIDER_ID, server_id(id))
+    }
+
+    pub fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.pods.by(PODS_BY_NODE, node)
+    }
+
+    pub fn budgets_in(&self, namespace: &str) -> Vec<Arc<PodDisruptionBudget>> {
+        self.budgets.by(BUDGETS_BY_NAMESPACE, namespace)
+    }
+
+    pub fn attachments_to(&self, node: &str) -> Vec<Arc<VolumeAttachment>> {
+        self.attachments.by(ATTACHMENTS_BY_NODE, node)
+    }
+}
+
+/// The UID of the controller; of an object without one, a word for the orphans of its namespace.
+fn controllers_of<K: Resource>(object: &K) -> Vec<String> {
+    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+    vec![controller.map_or_else(|| orphans(object), |owner| owner.uid.clone())]
+}
+
+fn orphans<K: Resource>(object: &K) -> String {
+    format!("orphans of {}", object.namespace().unwrap_or_default())
+}
+
+fn uid_of<K: Resource>(object: &K) -> Vec<String> {
+    object.uid().into_iter().collect()
+}
+
+/// The part after the last slash: a region may stand before it (OpenStack: `openstack://region/id`).
+pub fn server_id(provider_id: &str) -> &str {
+    provider_id.rsplit('/').next().unwrap_or(provider_id)
+}
+
+fn machine_provider_id(machine: &Machine) -> Vec<String> {
+    let seen = machine.status.as_ref().and_then(|status| status.provider_id.as_deref());
+    let id = machine.spec.provider_id.as_deref().or(seen);
+    id.map(|id| server_id(id).to_owned()).into_iter().collect()
+}
+
+fn node_provider_id(node: &Node) -> Vec<String> {
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+    id.map(|id| server_id(id).to_owned()).into_iter().collect()
+}
+
+/// The name its Node has, or will have.
+fn machine_node(machine: &Machine) -> Vec<String> {
+    let seen = machine.status.as_ref().and_then(|status| status.node_ref.as_ref());
+    let name = seen
+        .and_then(|node| node.name.clone())
+        .or_else(|| machine.spec.metadata.name.clone())
+        .unwrap_or_else(|| machine.name_any());
+    vec![name]
+}
+
+fn machine_class(machine: &Machine) -> Vec<String> {
+    let own = machine.namespace().unwrap_or_default();
+    let by_value = machine.spec.provider_spec.value_from.as_ref();
+    let referred = by_value
+        .and_then(|from| from.machine_class.as_ref())
+        .map(|class| format!("{}/{}", class.namespace.as_deref().unwrap_or(&own), class.name));
+    let direct = machine.spec.class.as_ref().map(|class| format!("{own}/{}", class.name));
+    referred.or(direct).into_iter().collect()
+}
+
+fn pod_node(pod: &Pod) -> Vec<String> {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).into_iter().collect()
+}
+
+/// A Node's images and volumes are most of its bytes and nobody here reads them.
+fn slim_node(node: &mut Node) {
+    if let Some(status) = &mut node.status {
+        status.images = None;
+        status.volumes_attached = None;
+        status.volumes_in_use = None;
+        status.config = None;
+    }
+}
+
+/// Of a pod the controllers read who owns it, where it runs, how it is and what claims it holds.
+fn slim_pod(pod: &mut Pod) {
+    if let Some(spec) = &mut pod.spec {
+        *spec = PodSpec {
+            node_name: spec.node_name.take(),
+            priority_class_name: spec.priority_class_name.take(),
+            termination_grace_period_seconds: spec.termination_grace_period_seconds,
+            tolerations: spec.tolerations.take(),
+            volumes: spec.volumes.take().map(|mut volumes| {
+                volumes.retain(|volume| {
+                    volume.persistent_volume_claim.is_some() || volume.empty_dir.is_some()
+                });
+                volumes
+            }),
+            ..PodSpec::default()
+        };
+    }
+    if let Some(status) = &mut pod.status {
+        status.container_statuses = None;
+        status.init_container_statuses = None;
+        status.ephemeral_container_statuses = None;
+    }
+}

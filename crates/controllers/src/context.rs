@@ -1,0 +1,43 @@
+//! What every controller is given: where to read, where to write, and by which settings.
+
+use crate::caches::Caches;
+use crate::clock::Clock;
+use crate::events::{News, Recorder, Tone};
+use crate::manager::Settings;
+use crate::metrics::Metrics;
+use crate::troubles::Troubles;
+use drover_provider::Provider;
+use kube::{Client, Resource};
+use std::sync::Arc;
+
+/// Shared by all controllers of one manager.
+pub struct Context {
+    pub client: Client,
+    pub caches: Caches,
+    pub provider: Arc<dyn Provider>,
+    pub settings: Settings,
+    pub clock: Clock,
+    pub recorder: Recorder,
+    pub metrics: Metrics,
+    pub troubles: Troubles,
+}
+
+impl Context {
+    /// Tells what happened to an object as an Event.
+    pub fn tell<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        tone: Tone,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        self.recorder.tell(News {
+            regarding: object.object_ref(&()),
+            tone,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            note: note.to_owned(),
+        });
+    }
+}

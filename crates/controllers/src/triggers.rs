@@ -1,0 +1,206 @@
+//! What wakes whom: the one table of changes and the objects that are looked at because of them.
+
+use crate::cache::{Change, Key};
+use crate::caches::Caches;
+use crate::queue::{Queue, Urgency};
+use drover_api::{Machine, MachineSet};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Resource, ResourceExt};
+use std::sync::Arc;
+
+/// One queue for each controller.
+#[derive(Clone, Default)]
+pub struct Queues {
+    pub deployments: Queue<Key>,
+    pub sets: Queue<Key>,
+    pub machines: Queue<Key>,
+    pub requests: Queue<Key>,
+}
+
+/// Fills the queues from the changes of the caches, from now on.
+pub fn connect(caches: &Caches, queues: &Queues) {
+    own_changes(caches, queues);
+    on_machine_change(caches, queues);
+    on_node_change(caches, queues);
+    while_deleting(caches, queues);
+}
+
+/// A deployment, a set, a class or a request itself.
+fn own_changes(caches: &Caches, queues: &Queues) {
+    let to = queues.clone();
+    caches.deployments.listen(move |change| {
+        each(change, |deployment| {
+            to.deployments.add_afresh(Key::of(deployment.as_ref()), Urgency::Begun);
+        });
+    });
+    let to = queues.clone();
+    caches.sets.listen(move |change| {
+        each(change, |set| {
+            to.sets.add(Key::of(set.as_ref()), Urgency::Begun);
+            if let Some(owner) = controller_key(set.as_ref(), "MachineDeployment") {
+                to.deployments.add(owner, Urgency::Begun);
+            }
+        });
+    });
+    let (to, of) = (queues.clone(), caches.clone());
+    caches.classes.listen(move |change| {
+        each(change, |class| {
+            let namespace = class.namespace().unwrap_or_default();
+            for machine in of.machines_of_class(&namespace, &class.name_any()) {
+                to.machines.add_afresh(Key::of(machine.as_ref()), urgency(&machine));
+            }
+        });
+    });
+    let to = queues.clone();
+    caches.requests.listen(move |change| {
+        each(change, |request| {
+            to.requests.add_afresh(Key::of(request.as_ref()), Urgency::Begun);
+        });
+    });
+}
+
+fn on_machine_change(caches: &Caches, queues: &Queues) {
+    let to = queues.clone();
+    caches.machines.listen(move |change| {
+        each(change, |machine| {
+            if let Some(owner) = controller_key(machine.as_ref(), "MachineSet") {
+                to.sets.add(owner, Urgency::Begun);
+            }
+        });
+        match change {
+            Change::Put { old, new } if changed_from_outside(*old, new) => {
+                to.machines.add_afresh(Key::of(new.as_ref()), urgency(new));
+            }
+            Change::Put { new, .. } => to.machines.add(Key::of(new.as_ref()), urgency(new)),
+            Change::Gone { old } => to.machines.add(Key::of(old.as_ref()), Urgency::Begun),
+        }
+    });
+}
+
+/// A Node's heartbeat wakes nobody; what its machine or set reads of it does.
+fn on_node_change(caches: &Caches, queues: &Queues) {
+    let (to, of) = (queues.clone(), caches.clone());
+    caches.nodes.listen(move |change| {
+        if let Change::Put { old: Some(old), new } = change
+            && !node_news(old, new)
+        {
+            return;
+        }
+        each(change, |node| {
+            for machine in of.machines_of_node(node) {
+                wake_with_set(&to, &machine);
+            }
+        });
+    });
+    let (to, of) = (queues.clone(), caches.clone());
+    caches.pods.listen(move |change| {
+        each(change, |pod| {
+            let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) else {
+                return;
+            };
+            for machine in of.machines_of_node_name(node) {
+                if reads_pods(&machine) {
+                    to.machines.add(Key::of(machine.as_ref()), Urgency::Begun);
+                }
+            }
+        });
+    });
+}
+
+/// What a drain waits for.
+fn while_deleting(caches: &Caches, queues: &Queues) {
+    let (to, of) = (queues.clone(), caches.clone());
+    caches.attachments.listen(move |change| {
+        each(change, |attachment| {
+            for machine in of.machines_of_node_name(&attachment.spec.node_name) {
+                to.machines.add(Key::of(machine.as_ref()), Urgency::Begun);
+            }
+        });
+    });
+    let (to, of) = (queues.clone(), caches.clone());
+    caches.budgets.listen(move |_| {
+        for machine in of.deleting_machines() {
+            to.machines.add(Key::of(machine.as_ref()), Urgency::Begun);
+        }
+    });
+}
+
+fn each<K>(change: &Change<'_, K>, mut wake: impl FnMut(&Arc<K>)) {
+    change.sides().for_each(&mut wake);
+}
+
+fn wake_with_set(to: &Queues, machine: &Machine) {
+    to.machines.add(Key::of(machine), Urgency::Begun);
+    if let Some(owner) = controller_key(machine, "MachineSet") {
+        to.sets.add(owner, Urgency::Begun);
+    }
+}
+
+fn controller_key<K: Resource>(object: &K, kind: &str) -> Option<Key> {
+    let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    (owner.kind == kind)
+        .then(|| Key::new(object.namespace().unwrap_or_default(), owner.name.clone()))
+}
+
+/// A machine with a server, or on its way out, comes before one that was never touched.
+fn urgency(machine: &Machine) -> Urgency {
+    let begun = machine.metadata.deletion_timestamp.is_some()
+        || machine.status.as_ref().is_some_and(|status| status.phase.is_some());
+    if begun { Urgency::Begun } else { Urgency::New }
+}
+
+/// Somebody edited it or asked for its end; our own status writes are not that.
+fn changed_from_outside(old: Option<&Arc<Machine>>, new: &Machine) -> bool {
+    old.is_none_or(|old| {
+        old.metadata.generation != new.metadata.generation
+            || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            || old.metadata.annotations != new.metadata.annotations
+    })
+}
+
+/// While it is deleted its pods are drained; before it is Ready its critical pods are waited for.
+fn reads_pods(machine: &Machine) -> bool {
+    machine.metadata.deletion_timestamp.is_some()
+        || machine.status.as_ref().is_some_and(|status| {
+            status.phase != Some(drover_api::Phase::Running) && status.node_ref.is_some()
+        })
+}
+
+fn node_news(old: &Node, new: &Node) -> bool {
+    let conditions = |node: &Node| -> Vec<(String, String)> {
+        let all = node.status.as_ref().and_then(|status| status.conditions.clone());
+        all.unwrap_or_default().into_iter().map(|it| (it.type_, it.status)).collect()
+    };
+    let addresses = |node: &Node| node.status.as_ref().and_then(|status| status.addresses.clone());
+    old.metadata.labels != new.metadata.labels
+        || old.metadata.annotations != new.metadata.annotations
+        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        || old.spec != new.spec
+        || addresses(old) != addresses(new)
+        || conditions(old) != conditions(new)
+}
+
+impl Caches {
+    /// The machines somebody asked to delete; few, and asked for seldom.
+    fn deleting_machines(&self) -> Vec<Arc<Machine>> {
+        let mut machines = self.machines.all();
+        machines.retain(|machine| machine.metadata.deletion_timestamp.is_some());
+        machines
+    }
+
+    /// Puts everything that is known into the queues: after a start, and now and then.
+    pub fn enqueue_all(&self, queues: &Queues) {
+        for deployment in self.deployments.all() {
+            queues.deployments.add(Key::of(deployment.as_ref()), Urgency::Begun);
+        }
+        for set in self.sets.all() {
+            queues.sets.add(Key::of::<MachineSet>(set.as_ref()), Urgency::Begun);
+        }
+        for machine in self.machines.all() {
+            queues.machines.add(Key::of(machine.as_ref()), urgency(&machine));
+        }
+        for request in self.requests.all() {
+            queues.requests.add(Key::of(request.as_ref()), Urgency::Begun);
+        }
+    }
+}
