@@ -17,7 +17,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         Cluster::crd(),
         MachineClass::crd(),
         MachineDeployment::crd(),
-        with_update_rules(Machine::crd()),
+        with_rules_of_changes(Machine::crd()),
         MachineSet::crd(),
     ]
     .into_iter()
@@ -25,19 +25,16 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     .collect()
 }
 
-/// A Machine's spec is also the spec of a template, which may change; hence the rules about changes are
-/// not part of the type.
-fn with_update_rules(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
-    for version in &mut crd.spec.versions {
-        let root = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
-        let spec = root.and_then(|root| root.properties.as_mut()?.get_mut("spec"));
-        let rules = rules::MACHINE_UPDATE.iter().map(|rule| ValidationRule {
-            rule: rule.rule.to_owned(),
-            message: Some(rule.message.to_owned()),
-            ..ValidationRule::default()
-        });
-        if let Some(spec) = spec {
-            spec.x_kubernetes_validations.get_or_insert_default().extend(rules);
+fn with_rules_of_changes(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    for root in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+        for (path, rule, message) in rules::of_changes() {
+            let place = path.split('.').fold(&mut *root, |schema, name| {
+                let properties = schema.properties.as_mut();
+                properties.and_then(|it| it.get_mut(name)).expect("a Machine has this field")
+            });
+            let rule = ValidationRule { rule, message: Some(message), ..ValidationRule::default() };
+            place.x_kubernetes_validations.get_or_insert_default().push(rule);
         }
     }
     crd

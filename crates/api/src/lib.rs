@@ -12,6 +12,7 @@ pub mod labels;
 mod machine;
 mod machine_status;
 mod meta;
+mod provider_spec;
 mod rules;
 mod schema;
 mod selector;
@@ -39,6 +40,11 @@ pub use machine_status::{
     OperationType, Phase, ProviderState, ProviderStatus,
 };
 pub use meta::{MachineTemplate, TemplateMetadata};
+pub use provider_spec::{
+    AdditionalVolume, CredentialValue, CredentialsSource, DescriptionError, NetworkParameters,
+    OperatingSystem, Provisioning, Reference, ReferenceKind, Resolved, RootVolume,
+    ServerDescription, ServerParameters, UserDataSource, class_reference, describe, references,
+};
 pub use selector::Selector;
 pub use set::{DeletePolicy, MachineSet, MachineSetSpec, MachineSetStatus};
 pub use time::GoDuration;

@@ -52,25 +52,52 @@ pub const PROVIDER_SPEC: &[Rule] = &[Rule {
     message: "give providerSpec.value or providerSpec.valueFrom, not both",
 }];
 
-/// `spec` of a Machine, never of a template: what may not change while the server runs.
-pub const MACHINE_UPDATE: &[Rule] = &[
-    Rule {
-        rule: "!has(oldSelf.providerID) || oldSelf.providerID == '' \
-               || (has(self.providerID) && self.providerID == oldSelf.providerID)",
-        message: "providerID is set once and cannot change",
-    },
-    Rule {
-        rule: "has(self.versions) == has(oldSelf.versions) \
-               && (!has(self.versions) || self.versions == oldSelf.versions)",
-        message: "versions cannot change on a Machine; change the template of its MachineDeployment, it replaces the machines",
-    },
-    Rule {
-        rule: "has(self.class) == has(oldSelf.class) \
-               && (!has(self.class) || self.class == oldSelf.class)",
-        message: "class cannot change on a Machine; change the template of its MachineDeployment, it replaces the machines",
-    },
-    Rule {
-        rule: "has(self.providerSpec) == has(oldSelf.providerSpec)",
-        message: "providerSpec cannot come or go on a Machine; change the template of its MachineDeployment, it replaces the machines",
-    },
+/// `spec.providerSpec.value` of a Machine: what describes the server.
+const FIXED: [&str; 16] = [
+    "cloudProvider",
+    "cloudProviderSpec",
+    "operatingSystem",
+    "operatingSystemSpec",
+    "sshPublicKeys",
+    "network",
+    "apiVersion",
+    "kind",
+    "availabilityZone",
+    "flavor",
+    "image",
+    "securityGroups",
+    "networks",
+    "bootFromVolume",
+    "additionalVolumes",
+    "serverMetadata",
 ];
+
+/// The rules about changes of a Machine: where, the expression and the message. A Machine's spec is also
+/// the spec of a template, which may change; hence they are not part of the type.
+pub fn of_changes() -> Vec<(&'static str, String, String)> {
+    let same = |name: &str| {
+        format!(
+            "has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+        )
+    };
+    let fixed = |name: &str| {
+        format!(
+            "{name} cannot change on a Machine; change the template of its MachineDeployment, it replaces the machines"
+        )
+    };
+    let once = "!has(oldSelf.providerID) || oldSelf.providerID == '' \
+                || (has(self.providerID) && self.providerID == oldSelf.providerID)";
+    let mut rules = vec![("spec", once.into(), "providerID is set once and cannot change".into())];
+    for name in ["versions", "class"] {
+        rules.push(("spec", same(name), fixed(name)));
+    }
+    let has = "has(self.providerSpec) == has(oldSelf.providerSpec)";
+    rules.push(("spec", has.into(), fixed("providerSpec")));
+    let has = "has(self.value) == has(oldSelf.value)";
+    rules.push(("spec.providerSpec", has.into(), fixed("value")));
+    rules.push(("spec.providerSpec", same("valueFrom"), fixed("valueFrom")));
+    for name in FIXED {
+        rules.push(("spec.providerSpec.value", same(name), fixed(name)));
+    }
+    rules
+}

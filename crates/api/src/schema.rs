@@ -1,6 +1,7 @@
 //! Pieces of OpenAPI schemas that a Rust type cannot say.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 
 /// The most labels or annotations of one object that a rule may walk over.
 const MAP_MAX: u32 = 128;
@@ -46,8 +47,65 @@ pub fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The description of a server. The rest is kept as it was written, for the strict reader to judge;
-/// declared are the fields whose change a Machine must refuse, for rules cannot see others.
-pub fn provider_spec_value(generator: &mut SchemaGenerator) -> Schema {
-    open_object(generator)
+/// The description of a server, open because each dialect has its own fields. Declared are those whose
+/// change a Machine must refuse or allow, for a rule sees no others; the rest of the judgement is the
+/// strict reader's.
+pub fn provider_spec_value(_: &mut SchemaGenerator) -> Schema {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    let texts = |description: &str| {
+        json!({
+            "type": "array", "description": description, "maxItems": 256,
+            "items": { "type": "string", "maxLength": 16384 },
+        })
+    };
+    let open = |description: &str| {
+        json!({
+            "type": "object", "description": description,
+            "x-kubernetes-preserve-unknown-fields": true,
+        })
+    };
+    let opens = |description: &str| {
+        json!({
+            "type": "array", "description": description, "maxItems": 64,
+            "items": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
+        })
+    };
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "cloudProvider": text("The cloud: openstack."),
+            "cloudProviderSpec": open("The server: image, flavor, network, subnet, availabilityZone, region, securityGroups, floatingIpPool, serverGroupID, rootDiskSizeGB, tags and so on, and the credentials. Each text may be a reference: {secretKeyRef: {namespace, name, key}}."),
+            "operatingSystem": text("The operating system: ubuntu or flatcar."),
+            "operatingSystemSpec": open("How the operating system is set up. Ubuntu: distUpgradeOnBoot. Flatcar: disableAutoUpdate, disableLocksmithD, disableUpdateEngine, provisioningUtility."),
+            "sshPublicKeys": texts("Keys that may log in, as lines of authorized_keys."),
+            "network": open("The addresses' family; static addresses are not supported."),
+            "apiVersion": text("Mirantis: openstackproviderconfig.k8s.io/v1alpha1."),
+            "kind": text("Mirantis: OpenstackMachineProviderSpec."),
+            "availabilityZone": text("Mirantis: the availability zone."),
+            "flavor": text("Mirantis: the flavor."),
+            "image": text("Mirantis: the image."),
+            "securityGroups": texts("Mirantis: the security groups."),
+            "networks": opens("Mirantis: the networks, each {uuid, fixed_ip}."),
+            "bootFromVolume": open("Mirantis: {enabled, volumeSize in GiB}: boot from a new volume."),
+            "additionalVolumes": opens("Mirantis: more volumes, each {name, size in GiB}."),
+            "serverMetadata": open("Mirantis: metadata of the server."),
+            "nodeLabels": opens("Mirantis: labels of the Node, each {key, value}. May change."),
+            "maintenance": {
+                "type": "boolean", "description": "Mirantis: cordon and drain the node. May change.",
+            },
+            "upgradeIndex": {
+                "type": "integer", "format": "int32", "minimum": 1,
+                "description": "Mirantis: the turn in an upgrade, lower first. May change.",
+            },
+            "deletionPolicy": {
+                "type": "string", "enum": ["graceful", "unsafe", "forced"],
+                "description": "Mirantis: with how much care the machine is deleted. May change. Default: the manager's, graceful.",
+            },
+            "delete": {
+                "type": "boolean",
+                "description": "Mirantis: delete the machine. May change; false withdraws it while the node is drained.",
+            },
+        },
+    })
 }

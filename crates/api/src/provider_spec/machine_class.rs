@@ -1,0 +1,128 @@
+//! Gardener's dialect: the OpenStack description in a MachineClass.
+
+use super::fields::{Fields, Resolved, invalid};
+use super::{
+    CredentialsSource, DescriptionError, NetworkParameters, OperatingSystem, RootVolume,
+    ServerDescription, ServerParameters, UserDataSource, described,
+};
+use crate::{MachineClass, SecretReference};
+use serde_json::Value;
+
+const SUBNETS: &str = "give one subnet; a server has one address for each network";
+
+pub fn read(
+    class: &MachineClass,
+    resolved: &Resolved,
+) -> Result<ServerDescription, DescriptionError> {
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    let class_path = format!("MachineClass {name}");
+    if let Some(provider) = &class.provider
+        && !provider.eq_ignore_ascii_case("openstack")
+    {
+        let field = format!("{class_path}: provider");
+        return Err(invalid(&field, &provider.as_str().into(), "Drover drives OpenStack"));
+    }
+    let path = format!("{class_path}: providerSpec");
+    let mut fields = Fields::open(&path, &class.provider_spec, resolved)?;
+    fields.raw("apiVersion");
+    fields.raw("kind");
+    let server = match fields.object("spec")? {
+        // Gardener's own manifests wrap the fields as an object of their API.
+        Some(inner) => {
+            fields.close()?;
+            server(inner)?
+        }
+        None => server(fields)?,
+    };
+    let in_class = |reference: &SecretReference| SecretReference {
+        name: reference.name.clone(),
+        namespace: reference.namespace.clone().or_else(|| class.metadata.namespace.clone()),
+    };
+    let secrets = [&class.secret_ref, &class.credentials_secret_ref];
+    let user_data = match &class.secret_ref {
+        Some(secret) => UserDataSource::Secret(in_class(secret)),
+        None => UserDataSource::Rendered,
+    };
+    Ok(ServerDescription {
+        credentials: CredentialsSource {
+            secrets: secrets.into_iter().flatten().map(in_class).collect(),
+            ..CredentialsSource::default()
+        },
+        user_data,
+        ..described(server, OperatingSystem::Ubuntu { dist_upgrade_on_boot: false })
+    })
+}
+
+fn server(mut fields: Fields) -> Result<ServerParameters, DescriptionError> {
+    fields.raw("apiVersion");
+    fields.raw("kind");
+    fields.raw("spec");
+    let image = match fields.text("imageID")? {
+        Some(id) => {
+            fields.text("imageName")?;
+            id
+        }
+        None => fields.required("imageName", "give imageID or imageName")?,
+    };
+    let pods = fields.texts("podNetworkCIDRs")?;
+    let pod = fields.text("podNetworkCidr")?;
+    let volume_type = fields.text("rootDiskType")?;
+    let root_size = match fields.raw("rootDiskSize") {
+        Some(Value::Number(zero)) if zero.as_u64() == Some(0) => None,
+        _ => fields.count("rootDiskSize", "give a size in GiB, or 0 for the flavor's disk")?,
+    };
+    let server = ServerParameters {
+        image,
+        flavor: fields.required("flavorName", "give the name of a flavor")?,
+        availability_zone: fields.text("availabilityZone")?,
+        region: fields.text("region")?,
+        networks: networks(&mut fields)?,
+        security_groups: fields.texts("securityGroups")?,
+        server_group: fields.text("serverGroupID")?,
+        root_volume: root_size.map(|size_gib| RootVolume { size_gib, volume_type }),
+        key_name: fields.text("keyName")?,
+        config_drive: fields.flag("useConfigDrive")?,
+        allowed_address_pairs: if pods.is_empty() { pod.into_iter().collect() } else { pods },
+        metadata: fields.map("tags")?,
+        ..ServerParameters::default()
+    };
+    fields.close()?;
+    Ok(server)
+}
+
+fn networks(fields: &mut Fields) -> Result<Vec<NetworkParameters>, DescriptionError> {
+    let single = fields.text("networkID")?;
+    let several = fields.objects("networks")?;
+    let mut networks = vec![];
+    match (single, several.is_empty()) {
+        (Some(network), true) => {
+            networks.push(NetworkParameters { network, ..NetworkParameters::default() });
+        }
+        (Some(network), false) => {
+            let way_out = "give networkID or networks, not both";
+            return Err(invalid(&fields.path("networkID"), &network.into(), way_out));
+        }
+        (None, true) => {
+            let way_out = "give the ID of a network";
+            return Err(DescriptionError::Missing { field: fields.path("networkID"), way_out });
+        }
+        (None, false) => {}
+    }
+    for mut item in several {
+        let id = item.text("id")?;
+        let name = item.text("name")?;
+        item.flag("podNetwork")?;
+        let way_out = "give the network's id or name";
+        let missing = || DescriptionError::Missing { field: item.path("id"), way_out };
+        let network = id.or(name).ok_or_else(missing)?;
+        item.close()?;
+        networks.push(NetworkParameters { network, ..NetworkParameters::default() });
+    }
+    let mut subnets = fields.texts("subnetIDs")?;
+    subnets.extend(fields.text("subnetID")?.filter(|it| !subnets.contains(it)));
+    if subnets.len() > 1 {
+        return Err(invalid(&fields.path("subnetIDs"), &subnets.into(), SUBNETS));
+    }
+    networks[0].subnet = subnets.pop();
+    Ok(networks)
+}
