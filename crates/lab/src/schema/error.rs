@@ -64,6 +64,24 @@ impl FieldError {
         Self::new(Cause::Invalid, field, format!("Invalid value: {}: {detail}", shown(value)))
     }
 
+    /// The same with a value that is shown as it stands.
+    pub(super) fn invalid_text(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        Self::new(Cause::Invalid, field, format!("Invalid value: {shown}: {detail}"))
+    }
+
+    /// A rule that failed. Kubernetes: objects and lists are not shown.
+    pub(super) fn of_rule(reason: Cause, field: String, value: &Value, words: &str) -> Self {
+        match reason {
+            Cause::Forbidden => Self::forbidden(field, words),
+            Cause::Required => Self::required(field, words),
+            Cause::Duplicate => Self::duplicate(field, value),
+            _ if value.is_object() || value.is_array() => {
+                Self::new(Cause::Invalid, field, format!("Invalid value: {words}"))
+            }
+            _ => Self::invalid(field, value, words),
+        }
+    }
+
     /// The value is of the wrong type.
     pub fn wrong_type(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(Cause::TypeInvalid, field, format!("Invalid value: {}: {detail}", shown(value)))

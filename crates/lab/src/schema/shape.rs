@@ -1,0 +1,243 @@
+//! Unknown fields, pruning and defaulting: the shape of an object as its schema wants it.
+
+use super::node::{Arena, Id, Node, Type};
+use serde_json::{Map, Value};
+
+/// Paths of fields that the schema does not know.
+pub(super) fn unknown(arena: &Arena, id: Id, value: &Value, path: &str, found: &mut Vec<String>) {
+    let node = arena.get(id);
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                match child(node, name) {
+                    Child::Known(id) => unknown(arena, id, value, &at, found),
+                    Child::Free => {}
+                    Child::Unknown => found.push(at),
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(id) = node.items else { return };
+            for (i, item) in items.iter().enumerate() {
+                unknown(arena, id, item, &format!("{path}[{i}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+enum Child {
+    Known(Id),
+    /// Not described, and kept.
+    Free,
+    Unknown,
+}
+
+fn child(node: &Node, name: &str) -> Child {
+    if let Some(field) = node.properties.get(name) {
+        return Child::Known(field.node);
+    }
+    match node.additional {
+        Some(id) => Child::Known(id),
+        None if node.preserve || node.kind != Type::Object => Child::Free,
+        None => Child::Unknown,
+    }
+}
+
+/// Drops unknown fields from a custom resource.
+pub(super) fn prune(arena: &Arena, id: Id, value: &mut Value) {
+    let node = arena.get(id);
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| match child(node, name) {
+                Child::Known(id) => {
+                    prune(arena, id, value);
+                    true
+                }
+                Child::Free => true,
+                Child::Unknown => false,
+            });
+        }
+        Value::Array(items) => {
+            if let Some(id) = node.items {
+                items.iter_mut().for_each(|item| prune(arena, id, item));
+            }
+        }
+        Value::Number(_) => whole(node, value),
+        _ => {}
+    }
+}
+
+/// `3.0` in an integer field is 3.
+fn whole(node: &Node, value: &mut Value) {
+    let integral = matches!(node.kind, Type::Integer | Type::IntOrString | Type::Any);
+    // Beyond this, a float no longer tells neighbouring integers apart.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if integral
+        && let Some(f) = value.as_f64().filter(|f| value.is_f64() && f.fract() == 0.0 && f.abs() <= EXACT)
+    {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and within the exact range")]
+        let number = f as i64;
+        *value = number.into();
+    }
+}
+
+/// Fills in the defaults of a custom resource; a null where none is allowed gives way to the default, or vanishes.
+pub(super) fn default(arena: &Arena, id: Id, value: &mut Value) {
+    let node = arena.get(id);
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| !value.is_null() || null_stays(arena, node, name));
+            for (name, field) in &node.properties {
+                if let Some(default) = &field.default
+                    && !fields.contains_key(name)
+                {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in fields.iter_mut() {
+                if let Child::Known(id) = child(node, name) {
+                    default(arena, id, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(id) = node.items {
+                items.iter_mut().for_each(|item| default(arena, id, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn null_stays(arena: &Arena, node: &Node, name: &str) -> bool {
+    match child(node, name) {
+        Child::Known(id) => arena.get(id).nullable || arena.get(id).kind == Type::Any,
+        Child::Free | Child::Unknown => true,
+    }
+}
+
+/// What Go's types do to a built-in object on its way through: unknown fields, nulls and empty optional values vanish.
+pub(super) fn normalize(arena: &Arena, id: Id, value: &mut Value) {
+    let node = arena.get(id);
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| match child(node, name) {
+                Child::Known(id) => {
+                    normalize(arena, id, value);
+                    !omitted(arena, node, name, id, value)
+                }
+                Child::Free => true,
+                Child::Unknown => false,
+            });
+        }
+        Value::Array(items) => {
+            if let Some(id) = node.items {
+                items.iter_mut().for_each(|item| normalize(arena, id, item));
+            }
+        }
+        Value::Number(_) => whole(node, value),
+        _ => {}
+    }
+}
+
+/// Texts behind a pointer in Go: the empty text is a value in its own right.
+const POINTER_TEXTS: [&str; 15] = [
+    "holderIdentity", "strategy", "preferredHolder", "storageClassName", "runtimeClassName", "volumeMode", "appProtocol",
+    "ipFamilyPolicy", "loadBalancerClass", "hostname", "hostnameOverride", "setHostnameAsFQDN", "nodeName",
+    "persistentVolumeName", "value",
+];
+
+/// Numbers and truths without a pointer in Go: zero is as good as absent.
+const PLAIN_ZEROS: [&str; 27] = [
+    "unschedulable", "paused", "hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly",
+    "publishNotReadyAddresses", "minReadySeconds", "hostPort", "nodePort", "healthCheckNodePort",
+    "observedGeneration", "readyReplicas", "availableReplicas", "updatedReplicas", "unavailableReplicas",
+    "fullyLabeledReplicas", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "optional",
+    "generation", "count", "initialDelaySeconds",
+];
+
+/// Whether Go leaves a field out of its JSON.
+fn omitted(arena: &Arena, parent: &Node, name: &str, id: Id, value: &Value) -> bool {
+    if parent.additional == Some(id) && !parent.properties.contains_key(name) {
+        return value.is_null() && arena.get(id).kind != Type::String;
+    }
+    let has_default = parent.properties.get(name).is_some_and(|field| field.default.is_some());
+    let always = has_default || parent.required.iter().any(|one| one == name);
+    let node = arena.get(id);
+    match value {
+        Value::Null => true,
+        _ if always => false,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty() && node.properties.is_empty(),
+        Value::String(text) => text.is_empty() && !pointer_text(&parent.go, name),
+        Value::Bool(false) => PLAIN_ZEROS.contains(&name) && !behind_pointer(&parent.go, name),
+        Value::Number(n) => n.as_i64() == Some(0) && PLAIN_ZEROS.contains(&name) && !behind_pointer(&parent.go, name),
+        _ => false,
+    }
+}
+
+fn pointer_text(parent: &str, name: &str) -> bool {
+    match name {
+        "nodeName" => parent.contains("Endpoint") || parent.contains("ResourceSlice"),
+        "hostname" => parent.contains("Endpoint"),
+        "value" => false,
+        _ => POINTER_TEXTS.contains(&name),
+    }
+}
+
+/// Fields that share their name with a plain one but are pointers in this type.
+fn behind_pointer(parent: &str, name: &str) -> bool {
+    match name {
+        "optional" | "unavailableReplicas" => parent.contains("KeySelector") || parent.contains("Source"),
+        "count" => parent.contains("DeviceRequest"),
+        _ => false,
+    }
+}
+
+/// Fields of a built-in object that Go writes even where nobody gave them, and Kubernetes' defaults said in OpenAPI.
+pub(super) fn complete(arena: &Arena, id: Id, value: &mut Value) {
+    let node = arena.get(id);
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in &node.properties {
+                if let Some(default) = &field.default
+                    && !fields.contains_key(name)
+                    && !arena.get(id).go.ends_with(".ObjectMeta")
+                {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            add_null_times(&node.go, fields);
+            for (name, value) in fields.iter_mut() {
+                if let Child::Known(id) = child(node, name) {
+                    complete(arena, id, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(id) = node.items {
+                items.iter_mut().for_each(|item| complete(arena, id, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Times that Go writes as null when unset.
+fn add_null_times(go: &str, fields: &mut Map<String, Value>) {
+    let names: &[&str] = match go {
+        "v1.NodeCondition" => &["lastHeartbeatTime", "lastTransitionTime"],
+        "v1.PodCondition" => &["lastProbeTime", "lastTransitionTime"],
+        "v1.DeploymentCondition" | "v1.CertificateSigningRequestCondition" => {
+            &["lastUpdateTime", "lastTransitionTime"]
+        }
+        "v1.ReplicaSetCondition" | "v1.DaemonSetCondition" => &["lastTransitionTime"],
+        "v1.Event" if fields.contains_key("involvedObject") => &["eventTime", "firstTimestamp", "lastTimestamp"],
+        _ => &[],
+    };
+    for name in names {
+        fields.entry(*name).or_insert(Value::Null);
+    }
+}

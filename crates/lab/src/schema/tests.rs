@@ -1,0 +1,1 @@
+//! Whole objects through a schema, against what a real server answered.
