@@ -4,6 +4,7 @@ pub mod bootstrap;
 pub mod certificate;
 pub mod drain;
 pub mod machine;
+pub mod machine_deployment;
 pub mod machine_set;
 pub mod node;
 pub mod reason;

@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+/// Most failed machines that a status names.
+pub const FAILED_MACHINES_MAX: usize = 10;
+
 /// What the manager was told about sets.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -91,6 +94,11 @@ pub fn plan(seen: &Observed) -> Plan {
     if seen.set.metadata.deletion_timestamp.is_some() {
         // The garbage collector deletes the machines and then the set.
         return Plan { status: past, steps: Vec::new(), wake: Wake::OnChange };
+    }
+    let spec = &seen.set.spec;
+    if !spec.selector.matches(&spec.template.metadata.labels) {
+        // Should the schema's rule ever be passed by, such a set would make machines without end.
+        return Plan { status: status::misfit(seen), steps: Vec::new(), wake: Wake::OnChange };
     }
     let claim = Claim::sort(seen);
     let mut staying: Vec<View> = claim.staying.iter().map(|m| View::of(m, seen)).collect();

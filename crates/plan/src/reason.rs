@@ -45,6 +45,7 @@ reasons! {
     MinimumReplicasAvailable => "enough machines are available",
     MinimumReplicasUnavailable => "too few machines are available",
     ReplicaFailure => "machines cannot be made or deleted",
+    SelectorMismatch => "the selector does not match the template's labels",
 
     // MachineDeployment
     NewMachineSetCreated => "no set has the present template",

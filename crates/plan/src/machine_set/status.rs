@@ -3,7 +3,9 @@
 use super::Observed;
 use super::choice::View;
 use crate::reason::Reason;
-use drover_api::{Condition, ConditionStatus, ConditionType, MachineSetStatus, set_condition};
+use drover_api::{
+    Condition, ConditionStatus, ConditionType, FailedMachine, MachineSetStatus, set_condition,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -32,6 +34,7 @@ pub(super) fn status(seen: &Observed, staying: &[View], names: Names) -> Machine
         selector: seen.set.spec.selector.to_string(),
         minted: names.minted,
         promised: names.promised,
+        failed_machines: failed_machines(staying),
         ..past
     };
     let (available, replicas) = (status.available_replicas, seen.set.spec.replicas);
@@ -46,7 +49,10 @@ pub(super) fn status(seen: &Observed, staying: &[View], names: Names) -> Machine
     let now = Time(seen.now);
     set_condition(&mut status.conditions, next, &now);
     match seen.trouble {
-        Some(trouble) => set_condition(&mut status.conditions, failure(trouble), &now),
+        Some(trouble) => {
+            let failure = failure(Reason::ReplicaFailure, trouble);
+            set_condition(&mut status.conditions, failure, &now);
+        }
         None => {
             let failure = ConditionType::ReplicaFailure.as_str();
             status.conditions.retain(|condition| condition.type_ != failure);
@@ -55,15 +61,36 @@ pub(super) fn status(seen: &Observed, staying: &[View], names: Names) -> Machine
     status
 }
 
+fn failed_machines(staying: &[View]) -> Vec<FailedMachine> {
+    let mut failed: Vec<&View> = staying.iter().filter(|view| view.is_failed).collect();
+    failed.sort_by_key(|view| view.name);
+    let failed = failed.into_iter().take(super::FAILED_MACHINES_MAX).map(|view| FailedMachine {
+        name: view.name.to_owned(),
+        provider_id: view.machine.spec.provider_id.clone(),
+        last_operation: view.machine.status.as_ref().and_then(|it| it.last_operation.clone()),
+        owner_ref: view.machine.owner_references().first().cloned(),
+    });
+    failed.collect()
+}
+
 fn availability(enough: bool) -> Reason {
     if enough { Reason::MinimumReplicasAvailable } else { Reason::MinimumReplicasUnavailable }
 }
 
-fn failure(trouble: &str) -> Condition {
+/// The status of a set whose selector does not match its own template.
+pub(super) fn misfit(seen: &Observed) -> MachineSetStatus {
+    let past = seen.set.status.clone().unwrap_or_default();
+    let mut status = MachineSetStatus { observed_generation: seen.set.metadata.generation, ..past };
+    let why = Reason::SelectorMismatch;
+    set_condition(&mut status.conditions, failure(why, why.sentence()), &Time(seen.now));
+    status
+}
+
+fn failure(why: Reason, trouble: &str) -> Condition {
     Condition {
         type_: ConditionType::ReplicaFailure.as_str().to_owned(),
         status: ConditionStatus::True,
-        reason: Reason::ReplicaFailure.as_str().to_owned(),
+        reason: why.as_str().to_owned(),
         message: trouble.to_owned(),
         ..Condition::default()
     }

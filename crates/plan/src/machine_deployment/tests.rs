@@ -1,0 +1,1 @@
+//! Deployments in a line, plans in a line.
