@@ -1,0 +1,265 @@
+//! The built-in kinds, from data recorded from a real server, and the objects a server makes for itself.
+
+use super::registry::{Behaviour, Generation, Groups, Kind, Registry, Scale, Subresource};
+use super::store::{Key, ResourceId};
+use super::{ApiServer, gate, table};
+use crate::schema::Schema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const RESOURCES: &str = include_str!("data/resources.json");
+
+/// OpenAPI components by group.
+const DOCUMENTS: [(&str, &str); 12] = [
+    ("", include_str!("data/openapi/core_v1.json")),
+    ("apps", include_str!("data/openapi/apps_v1.json")),
+    ("policy", include_str!("data/openapi/policy_v1.json")),
+    ("coordination.k8s.io", include_str!("data/openapi/coordination.k8s.io_v1.json")),
+    ("certificates.k8s.io", include_str!("data/openapi/certificates.k8s.io_v1.json")),
+    ("rbac.authorization.k8s.io", include_str!("data/openapi/rbac.authorization.k8s.io_v1.json")),
+    ("storage.k8s.io", include_str!("data/openapi/storage.k8s.io_v1.json")),
+    ("scheduling.k8s.io", include_str!("data/openapi/scheduling.k8s.io_v1.json")),
+    ("events.k8s.io", include_str!("data/openapi/events.k8s.io_v1.json")),
+    ("apiextensions.k8s.io", include_str!("data/openapi/apiextensions.k8s.io_v1.json")),
+    ("authentication.k8s.io", include_str!("data/openapi/authentication.k8s.io_v1.json")),
+    ("authorization.k8s.io", include_str!("data/openapi/authorization.k8s.io_v1.json")),
+];
+
+#[derive(Deserialize)]
+struct GroupData {
+    group: String,
+    version: String,
+    resources: Vec<ResourceData>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceData {
+    name: String,
+    singular: String,
+    kind: String,
+    namespaced: bool,
+    verbs: Vec<String>,
+    definition: String,
+    #[serde(default)]
+    short_names: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+    #[serde(default)]
+    subresources: BTreeMap<String, SubresourceData>,
+}
+
+#[derive(Deserialize)]
+struct SubresourceData {
+    group: String,
+    version: String,
+    kind: String,
+    verbs: Vec<String>,
+}
+
+/// The OpenAPI components of a built-in group.
+#[must_use]
+pub(super) fn components(group: &str) -> Value {
+    let text = DOCUMENTS.iter().find(|(name, _)| *name == group).map_or("{}", |(_, text)| text);
+    serde_json::from_str(text).expect("the recorded schemas are JSON")
+}
+
+/// Everything built in.
+#[must_use]
+pub(super) fn registry() -> Registry {
+    let data: Vec<GroupData> =
+        serde_json::from_str(RESOURCES).expect("the recorded resources are JSON");
+    let columns = table::builtin_columns();
+    let mut groups = Groups::default();
+    for GroupData { group, version, resources } in data {
+        let document = components(&group);
+        let schemas = &document["components"]["schemas"];
+        for data in resources {
+            let mut kind = kind(&group, &version, data, schemas);
+            kind.columns = columns.of(&group, &kind.plural);
+            groups.add(kind);
+        }
+    }
+    Registry::new(groups)
+}
+
+fn kind(group: &str, version: &str, data: ResourceData, schemas: &Value) -> Kind {
+    // Events of both groups are one storage.
+    let home = if group == "events.k8s.io" { "" } else { group };
+    let subresources: BTreeMap<String, Subresource> =
+        data.subresources.into_iter().map(|(name, sub)| (name, subresource(sub))).collect();
+    let mut behaviour = behaviour(group, &data.name);
+    behaviour.status_apart = subresources.contains_key("status");
+    Kind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        storage: ResourceId::new(home, &data.name),
+        storage_version: super::registry::api_version(home, "v1"),
+        selectable: selectable(group, &data.name).iter().map(|&path| path.to_owned()).collect(),
+        scale: subresources.get("scale").map(|_| Scale {
+            spec: ".spec.replicas".to_owned(),
+            status: ".status.replicas".to_owned(),
+            selector: None,
+        }),
+        list_kind: format!("{}List", data.kind),
+        schema: Schema::builtin(schemas, &data.definition),
+        plural: data.name,
+        singular: data.singular,
+        kind: data.kind,
+        short_names: data.short_names,
+        categories: data.categories,
+        namespaced: data.namespaced,
+        verbs: data.verbs,
+        subresources,
+        columns: Vec::new(),
+        behaviour,
+        custom: false,
+        definition: data.definition,
+        revision: 0,
+        closing: false,
+        warning: None,
+    }
+}
+
+fn subresource(data: SubresourceData) -> Subresource {
+    let SubresourceData { group, version, kind, verbs } = data;
+    Subresource { group, version, kind, verbs }
+}
+
+/// What Kubernetes' strategies of each kind say.
+fn behaviour(group: &str, plural: &str) -> Behaviour {
+    let generation = match plural {
+        "deployments" => Generation::SpecAndAnnotations,
+        "replicasets"
+        | "daemonsets"
+        | "poddisruptionbudgets"
+        | "pods"
+        | "customresourcedefinitions" => Generation::Spec,
+        _ => Generation::None,
+    };
+    Behaviour {
+        generation,
+        create_on_update: matches!(plural, "leases" | "events")
+            || group == "rbac.authorization.k8s.io",
+        version_required: matches!(
+            plural,
+            "leases" | "poddisruptionbudgets" | "customresourcedefinitions" | "volumeattachments"
+        ),
+        delete_answers_object: matches!(
+            plural,
+            "pods"
+                | "services"
+                | "serviceaccounts"
+                | "persistentvolumes"
+                | "persistentvolumeclaims"
+                | "volumeattachments"
+                | "storageclasses"
+                | "csinodes"
+        ),
+        status_apart: false,
+        status_on_create: plural == "nodes",
+    }
+}
+
+/// Field selectors of Kubernetes' built-in kinds.
+fn selectable(group: &str, plural: &str) -> &'static [&'static str] {
+    match (group, plural) {
+        ("", "pods") => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        ("", "nodes") => &["spec.unschedulable"],
+        ("", "namespaces") => &["status.phase"],
+        ("", "secrets") => &["type"],
+        ("", "services") => &["spec.clusterIP", "spec.type"],
+        ("", "events") => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ("events.k8s.io", "events") => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        ("apps", "replicasets") => &["status.replicas"],
+        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
+        _ => &[],
+    }
+}
+
+/// The first namespaces, priority classes and the RBAC objects every cluster starts with.
+pub(super) fn bootstrap(server: &ApiServer) {
+    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+        keep(
+            server,
+            json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            }),
+        );
+    }
+    for (name, value, text) in [
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+    ] {
+        keep(
+            server,
+            json!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": name, "generation": 1},
+                "value": value, "description": text, "preemptionPolicy": "PreemptLowerPriority",
+            }),
+        );
+    }
+    gate::bootstrap_objects().into_iter().for_each(|object| keep(server, object));
+}
+
+/// Stores an object of the server's own as it is.
+fn keep(server: &ApiServer, mut object: Value) {
+    let groups = server.registry().groups();
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let name = object["kind"].as_str().unwrap_or_default();
+    let Some(kind) =
+        groups.kinds().find(|k| k.group == group && k.version == version && k.kind == name)
+    else {
+        return;
+    };
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let key =
+        Key { resource: kind.storage.clone(), namespace: text("namespace"), name: text("name") };
+    object["metadata"]["uid"] = server.uid().into();
+    object["metadata"]["creationTimestamp"] = server.stamp().into();
+    // A name that is taken keeps what it has.
+    let _ = server.store().create(&key, object);
+}

@@ -1,0 +1,440 @@
+//! CustomResourceDefinitions: what they must look like, and how kinds come and go with them.
+
+use super::delete::{self, DeleteOptions};
+use super::registry::{Behaviour, Generation, Kind, Scale, Subresource};
+use super::request::Request;
+use super::store::{Key, ResourceId};
+use super::{ApiServer, table};
+use crate::schema::{FieldError, Schema};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Holds a definition until its objects are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Where definitions are kept.
+#[must_use]
+pub(super) fn storage() -> ResourceId {
+    ResourceId::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+/// Fills in what follows from the rest of a new definition.
+pub(super) fn before_create(crd: &mut Value) {
+    let stored = stored_version(crd).map(|version| json!([version])).unwrap_or(Value::Null);
+    crd["status"] = json!({
+        "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
+    });
+    defaults(crd);
+}
+
+/// Fills in what follows from the rest of a changed definition.
+pub(super) fn before_update(crd: &mut Value) {
+    defaults(crd);
+    let Some(version) = stored_version(crd).map(str::to_owned) else { return };
+    if let Some(list) = crd["status"]["storedVersions"].as_array_mut()
+        && !list.iter().any(|known| *known == version.as_str())
+    {
+        list.push(version.into());
+    }
+}
+
+fn defaults(crd: &mut Value) {
+    let spec = &mut crd["spec"];
+    if !spec["names"].is_object() {
+        return;
+    }
+    let kind = text(&spec["names"], "kind").to_owned();
+    for (field, value) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
+        if text(&spec["names"], field).is_empty() {
+            spec["names"][field] = value.into();
+        }
+    }
+    if !spec["conversion"].is_object() {
+        spec["conversion"] = json!({"strategy": "None"});
+    }
+}
+
+fn stored_version(crd: &Value) -> Option<&str> {
+    let versions = crd["spec"]["versions"].as_array()?;
+    versions.iter().rev().find(|version| version["storage"] == true)?["name"].as_str()
+}
+
+/// What is wrong with a definition, its schemas included.
+pub(super) fn mistakes(kind: &Kind, crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    if kind.storage != storage() {
+        return Vec::new();
+    }
+    let mut errors = names(crd);
+    if let Some(old) = old {
+        for field in ["group", "scope"] {
+            if crd["spec"][field] != old["spec"][field] {
+                let value = &crd["spec"][field];
+                errors.push(FieldError::invalid(
+                    format!("spec.{field}"),
+                    value,
+                    "field is immutable",
+                ));
+            }
+        }
+    }
+    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let stored = versions.iter().filter(|version| version["storage"] == true).count();
+    if stored != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", &crd["spec"]["versions"], why));
+    }
+    if versions.is_empty() {
+        let why = "must have at least one stored version";
+        errors.push(FieldError::invalid("status.storedVersions", &Value::Null, why));
+    }
+    for (at, version) in versions.iter().enumerate() {
+        errors.extend(schema_mistakes(versions.len(), at, version));
+    }
+    errors
+}
+
+fn names(crd: &Value) -> Vec<FieldError> {
+    let spec = &crd["spec"];
+    let mut errors = Vec::new();
+    let name = text(&crd["metadata"], "name");
+    if name != format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group")) {
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid("metadata.name", &json!(name), why));
+    }
+    let group = text(spec, "group");
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|home| group == *home || group.ends_with(&format!(".{home}")));
+    let approval = "api-approved.kubernetes.io";
+    if protected && text(&crd["metadata"]["annotations"], approval).is_empty() {
+        let field = format!("metadata.annotations[{approval}]");
+        let why = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+        errors.push(FieldError::required(field, why));
+    }
+    if !matches!(text(spec, "scope"), "Cluster" | "Namespaced") {
+        let known = ["Cluster", "Namespaced"];
+        errors.push(FieldError::unsupported("spec.scope", &spec["scope"], &known));
+    }
+    errors
+}
+
+fn schema_mistakes(count: usize, at: usize, version: &Value) -> Vec<FieldError> {
+    // Kubernetes moves the schema of a single version to a field of the whole before it looks at it.
+    let home = if count == 1 {
+        "spec.validation.openAPIV3Schema".to_owned()
+    } else {
+        format!("spec.versions[{at}].schema.openAPIV3Schema")
+    };
+    let schema = &version["schema"]["openAPIV3Schema"];
+    if !schema.is_object() {
+        let field = format!("spec.versions[{at}].schema.openAPIV3Schema");
+        return vec![FieldError::required(field, "")];
+    }
+    let Err(mut errors) = Schema::from_crd(schema) else { return Vec::new() };
+    for error in &mut errors {
+        let dot = if error.field.is_empty() || error.field.starts_with('[') { "" } else { "." };
+        error.field = format!("{home}{dot}{}", error.field);
+    }
+    errors
+}
+
+/// Marks a definition whose objects must go first.
+pub(super) fn before_delete(server: &ApiServer, kind: &Kind, crd: &mut Value) {
+    if kind.storage != storage() || crd["metadata"]["deletionTimestamp"].is_string() {
+        return;
+    }
+    if server.registry().groups().stored_in(&resource(crd)).next().is_none() {
+        return;
+    }
+    let mut list = crd["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    list.push(CLEANUP.into());
+    crd["metadata"]["finalizers"] = Value::Array(list);
+}
+
+/// What the objects of a definition are kept as.
+fn resource(crd: &Value) -> ResourceId {
+    ResourceId::new(text(&crd["spec"], "group"), text(&crd["spec"]["names"], "plural"))
+}
+
+/// After a write: definitions take effect, and those on their way out let go when their last object is gone.
+pub(super) fn settle(server: &ApiServer, request: &Request) {
+    let kind = &*request.kind;
+    if kind.storage == storage() {
+        let (_, all) = server.store().list(&storage(), None);
+        all.iter().for_each(|crd| settle_one(server, crd));
+        withdraw(server, &all);
+    } else if kind.closing {
+        let name = format!("{}.{}", kind.plural, kind.group);
+        let key = Key { resource: storage(), namespace: String::new(), name };
+        if let Some(crd) = server.store().get(&key) {
+            settle_one(server, &crd);
+        }
+        let (_, all) = server.store().list(&storage(), None);
+        withdraw(server, &all);
+    }
+}
+
+/// Stops serving kinds whose definition is gone.
+fn withdraw(server: &ApiServer, all: &[std::sync::Arc<Value>]) {
+    let groups = server.registry().groups();
+    let left: Vec<ResourceId> = all.iter().map(|crd| resource(crd)).collect();
+    let mut gone: Vec<ResourceId> = groups
+        .kinds()
+        .filter(|kind| kind.custom && !left.contains(&kind.storage))
+        .map(|kind| kind.storage.clone())
+        .collect();
+    gone.dedup();
+    gone.iter().for_each(|id| server.registry().replace(id, Vec::new()));
+}
+
+fn settle_one(server: &ApiServer, crd: &Value) {
+    let name = text(&crd["metadata"], "name").to_owned();
+    let key = Key { resource: storage(), namespace: String::new(), name };
+    if crd["metadata"]["deletionTimestamp"].is_string() {
+        return clean_up(server, &key, crd);
+    }
+    if condition(crd, "Established").is_some_and(|condition| condition["status"] == "True") {
+        if !is_served_as(server, crd) {
+            server.registry().replace(&resource(crd), kinds(crd, false));
+        }
+        return;
+    }
+    establish(server, &key, crd);
+}
+
+/// The spec a kind was made from is remembered in the definition's generation.
+fn is_served_as(server: &ApiServer, crd: &Value) -> bool {
+    let generation = crd["metadata"]["generation"].as_i64().unwrap_or(0);
+    let groups = server.registry().groups();
+    let id = resource(crd);
+    let mut served = groups.stored_in(&id).peekable();
+    served.peek().is_some() && served.all(|kind| kind.revision == generation)
+}
+
+fn condition<'a>(crd: &'a Value, of_type: &str) -> Option<&'a Value> {
+    crd["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == of_type)
+}
+
+fn make_condition(
+    server: &ApiServer,
+    of_type: &str,
+    status: &str,
+    reason: &str,
+    why: &str,
+) -> Value {
+    json!({
+        "type": of_type, "status": status, "lastTransitionTime": server.stamp(),
+        "reason": reason, "message": why,
+    })
+}
+
+/// Accepts the names of a new definition and serves it, in two steps as the real server does.
+fn establish(server: &ApiServer, key: &Key, crd: &Value) {
+    let mut crd = crd.clone();
+    if let Some(why) = conflict(server, &crd) {
+        let conditions = json!([
+            make_condition(server, "NamesAccepted", "False", why.0, &why.1),
+            make_condition(
+                server,
+                "Established",
+                "False",
+                "NotAccepted",
+                "not all names are accepted"
+            ),
+        ]);
+        if condition(&crd, "NamesAccepted").is_none() {
+            crd["status"]["conditions"] = conditions;
+            // Nobody else writes while a write is settled.
+            let _ = server.store().replace(key, crd, None);
+        }
+        return;
+    }
+    crd["status"]["acceptedNames"] = crd["spec"]["names"].clone();
+    let accepted = "the initial names have been accepted";
+    let names =
+        make_condition(server, "NamesAccepted", "True", "NoConflicts", "no conflicts found");
+    let installing = make_condition(server, "Established", "False", "Installing", accepted);
+    crd["status"]["conditions"] = json!([names, installing]);
+    let _ = server.store().replace(key, crd.clone(), None);
+    server.registry().replace(&resource(&crd), kinds(&crd, false));
+    let served = make_condition(server, "Established", "True", "InitialNamesAccepted", accepted);
+    crd["status"]["conditions"] = json!([names, served]);
+    let _ = server.store().replace(key, crd, None);
+}
+
+/// The reason and text of a name that another kind of the group has.
+fn conflict(server: &ApiServer, crd: &Value) -> Option<(&'static str, String)> {
+    let groups = server.registry().groups();
+    let id = resource(crd);
+    let names = &crd["spec"]["names"];
+    let mut others = groups.kinds().filter(|kind| kind.group == id.group && kind.storage != id);
+    let wanted = |field: &str| text(names, field).to_owned();
+    let shorts: Vec<&str> =
+        names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    others.find_map(|kind| {
+        let words: Vec<&str> = [kind.plural.as_str(), kind.singular.as_str()]
+            .into_iter()
+            .chain(kind.short_names.iter().map(String::as_str))
+            .collect();
+        let used = |word: &str| format!("{word:?} is already in use");
+        if words.contains(&wanted("plural").as_str()) {
+            return Some(("PluralConflict", used(&wanted("plural"))));
+        }
+        if words.contains(&wanted("singular").as_str()) {
+            return Some(("SingularConflict", used(&wanted("singular"))));
+        }
+        if let Some(short) = shorts.iter().find(|short| words.contains(short)) {
+            return Some(("ShortNamesConflict", used(short)));
+        }
+        if kind.kind == wanted("kind") || kind.list_kind == wanted("kind") {
+            return Some(("KindConflict", used(&wanted("kind"))));
+        }
+        let list = wanted("listKind");
+        (kind.list_kind == list || kind.kind == list).then(|| ("ListKindConflict", used(&list)))
+    })
+}
+
+/// Deletes the objects of a definition on its way out; without objects it goes.
+fn clean_up(server: &ApiServer, key: &Key, crd: &Value) {
+    let id = resource(crd);
+    let finalizers = crd["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    if !finalizers.iter().any(|name| name == CLEANUP) {
+        return;
+    }
+    if server.registry().groups().stored_in(&id).any(|kind| !kind.closing) {
+        server.registry().replace(&id, kinds(crd, true));
+    }
+    let groups = server.registry().groups();
+    if let Some(kind) = groups.stored_in(&id).next() {
+        for (_, entry) in server.store().entries(&id, None).1 {
+            let meta = &entry.object["metadata"];
+            let object = Key {
+                resource: id.clone(),
+                namespace: text(meta, "namespace").to_owned(),
+                name: text(meta, "name").to_owned(),
+            };
+            // What a finalizer holds stays, and is looked at again when it changes.
+            let _ = delete::remove(server, kind, &object, &entry, &DeleteOptions::default());
+        }
+    }
+    let left: Vec<Value> = finalizers.into_iter().filter(|name| name != CLEANUP).collect();
+    if server.store().entries(&id, None).1.is_empty() {
+        if left.is_empty() {
+            let _ = server.store().remove(key, None);
+        } else {
+            let mut crd = crd.clone();
+            crd["metadata"]["finalizers"] = Value::Array(left);
+            let _ = server.store().replace(key, crd, None);
+        }
+    } else if condition(crd, "Terminating").is_none() {
+        let mut crd = crd.clone();
+        let why = "CustomResource deletion is in progress";
+        let one = make_condition(server, "Terminating", "True", "InstanceDeletionInProgress", why);
+        if let Some(list) = crd["status"]["conditions"].as_array_mut() {
+            list.push(one);
+        }
+        let _ = server.store().replace(key, crd, None);
+    }
+}
+
+/// The kinds a definition serves.
+fn kinds(crd: &Value, closing: bool) -> Vec<Kind> {
+    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let served = versions.iter().filter(|version| version["served"] == true);
+    served.filter_map(|version| kind(crd, version, closing)).collect()
+}
+
+fn kind(crd: &Value, version: &Value, closing: bool) -> Option<Kind> {
+    let spec = &crd["spec"];
+    let names = &spec["names"];
+    let words = |list: &Value| -> Vec<String> {
+        let all = list.as_array().into_iter().flatten();
+        all.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let group = text(spec, "group").to_owned();
+    let version_name = text(version, "name").to_owned();
+    let status_apart = version["subresources"]["status"].is_object();
+    let api_version = format!("{group}/{version_name}");
+    let warning = (version["deprecated"] == true).then(|| {
+        let given = text(version, "deprecationWarning");
+        let plain = format!("{api_version} {} is deprecated", text(names, "kind"));
+        if given.is_empty() { plain } else { given.to_owned() }
+    });
+    let selectable = version["selectableFields"].as_array().into_iter().flatten();
+    Some(Kind {
+        storage: resource(crd),
+        storage_version: format!("{group}/{}", stored_version(crd)?),
+        schema: Schema::from_crd(&version["schema"]["openAPIV3Schema"]).ok()?,
+        columns: table::custom_columns(version["additionalPrinterColumns"].as_array()),
+        scale: scale(&version["subresources"]["scale"]),
+        subresources: subresources(&group, &version_name, text(names, "kind"), version),
+        plural: text(names, "plural").to_owned(),
+        singular: text(names, "singular").to_owned(),
+        kind: text(names, "kind").to_owned(),
+        list_kind: text(names, "listKind").to_owned(),
+        short_names: words(&names["shortNames"]),
+        categories: words(&names["categories"]),
+        namespaced: text(spec, "scope") == "Namespaced",
+        verbs: ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+            .map(str::to_owned)
+            .into(),
+        behaviour: Behaviour {
+            generation: Generation::Content,
+            version_required: true,
+            status_apart,
+            ..Behaviour::default()
+        },
+        custom: true,
+        selectable: selectable
+            .map(|field| text(field, "jsonPath").trim_start_matches('.').to_owned())
+            .collect(),
+        definition: definition(&group, &version_name, text(names, "kind")),
+        closing,
+        warning,
+        revision: crd["metadata"]["generation"].as_i64().unwrap_or(0),
+        group,
+        version: version_name,
+    })
+}
+
+/// Kubernetes: the schema of `Rat` in `lab.example.com/v1` is called `com.example.lab.v1.Rat`.
+fn definition(group: &str, version: &str, kind: &str) -> String {
+    let mut parts: Vec<&str> = group.rsplit('.').collect();
+    parts.extend([version, kind]);
+    parts.join(".")
+}
+
+fn scale(scale: &Value) -> Option<Scale> {
+    scale.is_object().then(|| Scale {
+        spec: text(scale, "specReplicasPath").to_owned(),
+        status: text(scale, "statusReplicasPath").to_owned(),
+        selector: Some(text(scale, "labelSelectorPath").to_owned()),
+    })
+}
+
+fn subresources(
+    group: &str,
+    version: &str,
+    kind: &str,
+    definition: &Value,
+) -> BTreeMap<String, Subresource> {
+    let verbs = || ["get", "patch", "update"].map(str::to_owned).into();
+    let one = |group: &str, version: &str, kind: &str| Subresource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        verbs: verbs(),
+    };
+    let mut all = BTreeMap::new();
+    if definition["subresources"]["status"].is_object() {
+        all.insert("status".to_owned(), one(group, version, kind));
+    }
+    if definition["subresources"]["scale"].is_object() {
+        all.insert("scale".to_owned(), one("autoscaling", "v1", "Scale"));
+    }
+    all
+}
