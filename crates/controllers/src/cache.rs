@@ -147,6 +147,15 @@ impl<K: Kind> Cache<K> {
         keys.iter().filter_map(|key| objects.all.get(key).cloned()).collect()
     }
 
+    /// The objects of a namespace whose names begin so, in the order of their names.
+    pub fn named(&self, namespace: &str, prefix: &str) -> Vec<Arc<K>> {
+        let objects = lock(&self.inner.objects);
+        let from = objects.all.range(Key::new(namespace, prefix)..);
+        from.take_while(|(key, _)| key.namespace == namespace && key.name.starts_with(prefix))
+            .map(|(_, object)| object.clone())
+            .collect()
+    }
+
     pub fn len(&self) -> usize {
         lock(&self.inner.objects).all.len()
     }

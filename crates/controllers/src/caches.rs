@@ -79,12 +79,16 @@ impl Caches {
         self.requests.synced().await;
     }
 
-    /// The sets that this deployment controls, and those in its namespace that nobody does.
+    /// The sets that this deployment controls, those in its namespace that nobody does, and those
+    /// that have a name it may want.
     pub fn sets_of(&self, deployment: &MachineDeployment) -> Vec<Arc<MachineSet>> {
         let uid = deployment.uid().unwrap_or_default();
+        let namespace = deployment.namespace().unwrap_or_default();
         let mut sets = self.sets.by(SETS_BY_OWNER, &uid);
         sets.extend(self.sets.by(SETS_BY_OWNER, &orphans(deployment)));
+        sets.extend(self.sets.named(&namespace, &format!("{}-", deployment.name_any())));
         sets.sort_by_key(|set| set.name_any());
+        sets.dedup_by(|a, b| a.metadata.uid == b.metadata.uid);
         sets
     }
 

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::events::{News, Recorder, Tone};
 use crate::manager::Settings;
 use crate::metrics::Metrics;
-use crate::troubles::Troubles;
+use crate::troubles::AllTroubles;
 use drover_provider::Provider;
 use kube::{Client, Resource};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Context {
     pub clock: Clock,
     pub recorder: Recorder,
     pub metrics: Metrics,
-    pub troubles: Troubles,
+    pub troubles: AllTroubles,
 }
 
 impl Context {

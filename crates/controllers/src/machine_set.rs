@@ -22,7 +22,7 @@ const WRITES_AT_ONCE: usize = 16;
 /// When the API server refuses a write; the next look plans anew.
 pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
     let Some(set) = ctx.caches.sets.get(&key) else {
-        ctx.troubles.settle(&key);
+        ctx.troubles.sets.settle(&key);
         return Ok(Outcome::Settled);
     };
     let machines = ctx.caches.machines_of(&set);
@@ -30,16 +30,18 @@ pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
         set: &set,
         machines: &machines,
         deleted: &BTreeSet::new(),
-        trouble: ctx.troubles.of(&key).as_deref(),
+        trouble: ctx.troubles.sets.of(&key).as_deref(),
         settings: &ctx.settings.set,
         now: ctx.clock.now(),
     });
-    act(&key, &set, plan, &ctx).await
+    let acted = act(&set, plan, &ctx).await;
+    ctx.troubles.sets.note(&key, &acted);
+    acted
 }
 
 /// The status goes first and carries the version the plan was drawn from, so a plan drawn from a
 /// stale page is refused before anything is made.
-async fn act(key: &Key, set: &MachineSet, plan: Plan, ctx: &Context) -> Result<Outcome, Error> {
+async fn act(set: &MachineSet, plan: Plan, ctx: &Context) -> Result<Outcome, Error> {
     let Plan { status, steps, wake } = plan;
     record(set, status, ctx).await?;
     let mut failed = None;
@@ -50,16 +52,7 @@ async fn act(key: &Key, set: &MachineSet, plan: Plan, ctx: &Context) -> Result<O
             failed.get_or_insert(error);
         }
     }
-    match failed {
-        Some(error) => {
-            ctx.troubles.remember(key, &error);
-            Err(error)
-        }
-        None => {
-            ctx.troubles.settle(key);
-            Ok(wake.into())
-        }
-    }
+    failed.map_or(Ok(wake.into()), Err)
 }
 
 async fn record(set: &MachineSet, status: MachineSetStatus, ctx: &Context) -> Result<(), Error> {

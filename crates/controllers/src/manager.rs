@@ -10,8 +10,8 @@ use crate::metrics::Metrics;
 use crate::queue::{Outcome, Queue};
 use crate::rbac::NAMESPACE;
 use crate::triggers::{self, Queues};
-use crate::troubles::{Troubles, chain};
-use crate::{certificate, machine_set, work};
+use crate::troubles::{AllTroubles, chain};
+use crate::{certificate, machine_deployment, machine_set, work};
 use drover_provider::Provider;
 use kube::{Api, Client};
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub struct Settings {
     /// The mark of this cluster on every cloud resource.
     pub cluster_id: String,
     pub endpoint: NodeEndpoint,
+    pub deployment: drover_plan::machine_deployment::Settings,
     pub set: drover_plan::machine_set::Settings,
     pub concurrent_deployments: usize,
     pub concurrent_sets: usize,
@@ -52,6 +53,7 @@ impl Settings {
         Self {
             cluster_id,
             endpoint,
+            deployment: drover_plan::machine_deployment::Settings::default(),
             set: drover_plan::machine_set::Settings::default(),
             concurrent_deployments: 16,
             concurrent_sets: 16,
@@ -119,7 +121,7 @@ impl Manager {
             clock: self.clock,
             recorder,
             metrics: self.metrics,
-            troubles: Troubles::default(),
+            troubles: AllTroubles::default(),
         });
         let queues = Queues::default();
         let tasks = TaskTracker::new();
@@ -153,6 +155,12 @@ fn start_workers(
         };
     }
     let settings = &ctx.settings;
+    controller!(
+        "machine_deployment",
+        queues.deployments,
+        settings.concurrent_deployments,
+        machine_deployment::reconcile
+    );
     controller!("machine_set", queues.sets, settings.concurrent_sets, machine_set::reconcile);
     controller!(
         "certificate",

@@ -22,7 +22,7 @@ const CLUSTER_RULES: &[Rule] = &[
         &[],
         &["get", "list", "watch"],
     ),
-    ("cluster.k8s.io", &["machinedeployments"], &[], &["patch"]),
+    ("cluster.k8s.io", &["machinedeployments"], &[], &["patch", "update"]),
     ("cluster.k8s.io", &["machinesets", "machines"], &[], &["create", "patch", "delete"]),
     // Owner references with blockOwnerDeletion are checked against these (Kubernetes:
     // OwnerReferencesPermissionEnforcement).

@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// One notebook for each controller that shows failures in a status.
+#[derive(Default)]
+pub struct AllTroubles {
+    pub deployments: Troubles,
+    pub sets: Troubles,
+}
+
 /// What failed last, by object. A cache: after a restart it fails again and is known again.
 #[derive(Default)]
 pub struct Troubles(Mutex<BTreeMap<Key, String>>);
@@ -15,12 +22,17 @@ impl Troubles {
         self.lock().get(key).cloned()
     }
 
-    /// This object's look failed.
-    pub fn remember(&self, key: &Key, error: &dyn Error) {
-        self.lock().insert(key.clone(), chain(error));
+    /// How this object's look ended.
+    pub fn note<T, E: Error>(&self, key: &Key, looked: &Result<T, E>) {
+        match looked {
+            Ok(_) => self.settle(key),
+            Err(error) => {
+                self.lock().insert(key.clone(), chain(error));
+            }
+        }
     }
 
-    /// This object's look succeeded, or the object is gone.
+    /// There is nothing to complain of, or the object is gone.
     pub fn settle(&self, key: &Key) {
         self.lock().remove(key);
     }

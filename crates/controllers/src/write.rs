@@ -78,6 +78,18 @@ impl<'a, K: Written> Writer<'a, K> {
         Ok(written)
     }
 
+    /// Replaces an object; its resource version is the fence.
+    ///
+    /// # Errors
+    /// A conflict when the page was stale.
+    pub async fn replace(&self, object: &K) -> Result<K, Error> {
+        let key = Key::of(object);
+        let written = self.api(&key).replace(&key.name, &PostParams::default(), object).await;
+        let written = written.map_err(|source| Self::fail("replace", &key, source))?;
+        self.cache.saw(written.clone());
+        Ok(written)
+    }
+
     /// Creates an object under a name that was promised. One that is there already is `None`: an
     /// earlier attempt was answered late or never.
     ///

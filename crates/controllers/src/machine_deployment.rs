@@ -1,0 +1,140 @@
+//! Rolls a deployment from one template to the next.
+
+use crate::cache::Key;
+use crate::context::Context;
+use crate::events::Tone;
+use crate::queue::Outcome;
+use crate::write::{Error, Writer};
+use drover_api::{MachineDeployment, MachineDeploymentStatus, MachineSet};
+use drover_plan::machine_deployment::{Observed, Plan, Resize, Step, plan};
+use drover_plan::reason::Reason;
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Looks at one deployment.
+///
+/// # Errors
+/// When the API server refuses a write; the next look plans anew.
+pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
+    let Some(deployment) = ctx.caches.deployments.get(&key) else {
+        ctx.troubles.deployments.settle(&key);
+        return Ok(Outcome::Settled);
+    };
+    let sets = ctx.caches.sets_of(&deployment);
+    let leaving = leaving(&sets, &ctx);
+    let plan = plan(&Observed {
+        deployment: &deployment,
+        sets: &sets,
+        leaving: &leaving,
+        trouble: ctx.troubles.deployments.of(&key).as_deref(),
+        settings: &ctx.settings.deployment,
+        now: ctx.clock.now(),
+    });
+    let acted = act(&deployment, plan, &ctx).await;
+    ctx.troubles.deployments.note(&key, &acted);
+    acted
+}
+
+/// How many machines of each set are on their way out.
+fn leaving(sets: &[Arc<MachineSet>], ctx: &Context) -> BTreeMap<String, u32> {
+    sets.iter()
+        .map(|set| {
+            let machines = ctx.caches.machines_of(set);
+            let leaving = machines.iter().filter(|machine| {
+                machine.metadata.deletion_timestamp.is_some()
+                    && machine
+                        .owner_references()
+                        .iter()
+                        .any(|it| Some(&it.uid) == set.metadata.uid.as_ref())
+            });
+            (set.name_any(), u32::try_from(leaving.count()).unwrap_or(u32::MAX))
+        })
+        .collect()
+}
+
+/// The status goes first and carries the version the plan was drawn from, so a plan drawn from a
+/// stale page is refused before anything is made.
+async fn act(deployment: &MachineDeployment, plan: Plan, ctx: &Context) -> Result<Outcome, Error> {
+    let Plan { status, steps, wake } = plan;
+    let key = Key::of(deployment);
+    let mut current = record(deployment, status, ctx).await?;
+    for step in steps {
+        match step {
+            Step::CreateSet { set, why } => create(deployment, &set, why, ctx).await?,
+            Step::PatchSet { name, patch, resize, why } => {
+                let sets = Writer::new(&ctx.client, &ctx.caches.sets);
+                sets.patch(&Key::new(&key.namespace, &name), &patch).await?;
+                tell_patch(deployment, &name, resize, why, ctx);
+            }
+            Step::DeleteSet { name, uid, why } => {
+                let sets = Writer::new(&ctx.client, &ctx.caches.sets);
+                sets.delete(&Key::new(&key.namespace, &name), &uid).await?;
+                tell(deployment, why, &format!("deleted set {name}"), ctx);
+            }
+            Step::PatchDeployment { patch } => {
+                let deployments = Writer::new(&ctx.client, &ctx.caches.deployments);
+                current = deployments.patch(&key, &patch).await?;
+            }
+            Step::ReplaceDeployment { deployment: mut next, why } => {
+                next.metadata.resource_version.clone_from(&current.metadata.resource_version);
+                let deployments = Writer::new(&ctx.client, &ctx.caches.deployments);
+                current = deployments.replace(&next).await?;
+                tell(deployment, why, "set the template back", ctx);
+            }
+        }
+    }
+    Ok(wake.into())
+}
+
+async fn record(
+    deployment: &MachineDeployment,
+    status: MachineDeploymentStatus,
+    ctx: &Context,
+) -> Result<MachineDeployment, Error> {
+    if deployment.status.as_ref() == Some(&status) {
+        return Ok(deployment.clone());
+    }
+    let next = MachineDeployment { status: Some(status), ..deployment.clone() };
+    Writer::new(&ctx.client, &ctx.caches.deployments).status(&next).await
+}
+
+async fn create(
+    deployment: &MachineDeployment,
+    set: &MachineSet,
+    why: Reason,
+    ctx: &Context,
+) -> Result<(), Error> {
+    let sets = Writer::new(&ctx.client, &ctx.caches.sets);
+    if sets.create(set).await?.is_some() {
+        let name = set.name_any();
+        tell(
+            deployment,
+            why,
+            &format!("created set {name} with {} machines", set.spec.replicas),
+            ctx,
+        );
+    }
+    Ok(())
+}
+
+fn tell_patch(
+    deployment: &MachineDeployment,
+    set: &str,
+    resize: Option<Resize>,
+    why: Reason,
+    ctx: &Context,
+) {
+    match resize {
+        Some(Resize { from, to }) => {
+            tell(deployment, why, &format!("scaled set {set} from {from} to {to}"), ctx);
+        }
+        None => ctx.metrics.step(why.as_str()),
+    }
+}
+
+fn tell(deployment: &MachineDeployment, why: Reason, did: &str, ctx: &Context) {
+    ctx.metrics.step(why.as_str());
+    let note = format!("{did}: {}", why.sentence());
+    ctx.tell(deployment, Tone::Normal, why.as_str(), "Roll", &note);
+}
