@@ -289,7 +289,7 @@ fn forget(seen: &Observed, family: &Family, is_complete: bool) -> Vec<Step> {
 fn revision_of(seen: &Observed, family: &Family) -> Option<Step> {
     let revision = match family.new_set() {
         Some(new) => new.next_annotation(labels::REVISION)?.to_owned(),
-        None if seen.deployment.spec.paused => return None,
+        None if seen.deployment.spec.paused || !is_sound(seen) => return None,
         None => family.next_revision().to_string(),
     };
     if seen.deployment.annotations().get(labels::REVISION) == Some(&revision) {

@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(spread_of(&[2, 2], 8, 1, 4), [5, 4]);
         assert_eq!(spread_of(&[4, 4], 4, 1, 8), [3, 2]);
         assert_eq!(spread_of(&[3, 2], 0, 2, 5), [0, 0]);
-        assert_eq!(spread_of(&[1, 1], 4, 0, 0), [4, 0]);
+        assert_eq!(spread_of(&[1, 1], 4, 0, 0), [3, 1]);
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let bounds = |surge: &str, unavailable: &str, replicas: u32| {
             let spec = serde_json::json!({
                 "replicas": replicas,
-                "selector": {}, "template": {},
+                "selector": {}, "template": {"spec": {}},
                 "strategy": {"rollingUpdate": {
                     "maxSurge": serde_json::from_str::<serde_json::Value>(surge).unwrap(),
                     "maxUnavailable": serde_json::from_str::<serde_json::Value>(unavailable).unwrap(),
