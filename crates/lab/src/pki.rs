@@ -1,5 +1,6 @@
 //! The cluster's certificate authority, and the certificate requests that nodes send to it.
 
+use crate::apiserver::access::Memo;
 use crate::clock::Clock;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
@@ -93,6 +94,7 @@ pub struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
     checked: Mutex<BTreeMap<Vec<u8>, Checked>>,
     secret: [u8; 32],
+    rights: Memo,
 }
 
 impl Authority {
@@ -123,6 +125,7 @@ impl Authority {
             verifier,
             checked: Mutex::default(),
             secret,
+            rights: Memo::default(),
         }
     }
 
@@ -135,6 +138,11 @@ impl Authority {
     /// What tokens of service accounts are signed with.
     pub(crate) fn secret(&self) -> &[u8; 32] {
         &self.secret
+    }
+
+    /// What users were found to be granted; kept beside what tells who they are.
+    pub(crate) fn rights(&self) -> &Memo {
+        &self.rights
     }
 
     /// A serving certificate for these DNS names and addresses.
