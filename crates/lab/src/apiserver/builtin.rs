@@ -2,7 +2,7 @@
 
 use super::registry::{Behaviour, Generation, Groups, Kind, Registry, Scale, Subresource};
 use super::store::{Key, ResourceId};
-use super::{ApiServer, gate, table};
+use super::{ApiServer, access, table};
 use crate::schema::Schema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -116,6 +116,7 @@ fn kind(group: &str, version: &str, data: ResourceData, schemas: &Value) -> Kind
         behaviour,
         custom: false,
         definition: data.definition,
+        published: Value::Null,
         revision: 0,
         closing: false,
         warning: None,
@@ -241,7 +242,7 @@ pub(super) fn bootstrap(server: &ApiServer) {
             }),
         );
     }
-    gate::bootstrap_objects().into_iter().for_each(|object| keep(server, object));
+    access::bootstrap_objects().into_iter().for_each(|object| keep(server, object));
 }
 
 /// Stores an object of the server's own as it is.

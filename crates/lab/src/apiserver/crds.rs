@@ -393,6 +393,7 @@ fn kind(crd: &Value, version: &Value, closing: bool) -> Option<Kind> {
             .map(|field| text(field, "jsonPath").trim_start_matches('.').to_owned())
             .collect(),
         definition: definition(&group, &version_name, text(names, "kind")),
+        published: version["schema"]["openAPIV3Schema"].clone(),
         closing,
         warning,
         revision: crd["metadata"]["generation"].as_i64().unwrap_or(0),

@@ -1,12 +1,12 @@
 //! POST: a new object is named, completed, checked and kept.
 
-use super::access::{Attributes, User};
+use super::access::{self, Attributes, User};
+use super::prepare;
 use super::registry::{Generation, Kind};
 use super::request::Request;
 use super::status::{Status, details};
 use super::store::{Key, StoreError};
 use super::{Answer, ApiServer, body, crds};
-use super::{gate, prepare};
 use crate::schema::apply::{self, Writer};
 use crate::schema::{FieldError, builtin};
 use serde_json::{Map, Value, json};
@@ -275,7 +275,7 @@ pub(super) fn allow(
         name: &key.name,
         ..Attributes::default()
     };
-    gate::admit(server, user, &ask, new, old)
+    access::admit(server, user, &ask, new, old)
 }
 
 /// Checks `dryRun`, `fieldValidation`, `fieldManager` and `force` of a write.

@@ -3,11 +3,10 @@
 pub mod access;
 mod body;
 mod builtin;
-mod create;
 mod crds;
+mod create;
 mod delete;
 mod discovery;
-mod gate;
 mod media;
 mod openapi;
 mod patch;
@@ -84,6 +83,8 @@ struct Inner {
     dice: Mutex<fastrand::Rng>,
     // Writes are decided one after the other: what a decision read is still true when it is kept.
     turn: Mutex<()>,
+    // The OpenAPI index of a state of the registry; hashing all documents takes a while.
+    documents: Mutex<(u64, Value)>,
 }
 
 /// A Kubernetes API server.
@@ -128,6 +129,7 @@ impl ApiServer {
             registry: builtin::registry(),
             dice: Mutex::new(fastrand::Rng::with_seed(config.seed)),
             turn: Mutex::new(()),
+            documents: Mutex::new((0, Value::Null)),
         };
         let server = Self { inner: Arc::new(inner) };
         builtin::bootstrap(&server);
@@ -175,6 +177,10 @@ impl ApiServer {
 
     fn dice(&self) -> MutexGuard<'_, fastrand::Rng> {
         self.inner.dice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn documents(&self) -> MutexGuard<'_, (u64, Value)> {
+        self.inner.documents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Now, as Kubernetes writes times: whole seconds.

@@ -1,15 +1,265 @@
-//! OpenAPI v3 documents of everything that is served.
+//! OpenAPI v3 documents of everything that is served, one a group and version, made on demand.
 
+use super::registry::{Groups, Kind, Resources, api_version};
 use super::request::Query;
-use super::{ApiServer, Body, Status, render};
-use http::{HeaderMap, Response};
+use super::{ApiServer, Body, Status, builtin, discovery, media, render, route};
+use http::{HeaderMap, HeaderValue, Response, header};
+use serde_json::{Map, Value, json};
+
+const META: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// Answers below `/openapi/`.
 pub(super) fn answer(
-    _server: &ApiServer,
-    _path: &str,
-    _query: &Query,
-    _headers: &HeaderMap,
+    server: &ApiServer,
+    path: &str,
+    query: &Query,
+    headers: &HeaderMap,
 ) -> Result<Response<Body>, Status> {
-    Ok(render::page_not_found())
+    let groups = server.registry().groups();
+    let accept = route::header_text(headers, &header::ACCEPT);
+    let protobuf = "application/com.github.proto-openapi.spec.v3";
+    if path == "/openapi/v2" {
+        // Version 2 is spoken in protobuf alone by the clients that still ask; there is version 3.
+        return Ok(render::page_not_found());
+    }
+    let only_protobuf = accept.split(',').all(|range| range.trim().starts_with(protobuf));
+    if !accept.is_empty() && only_protobuf {
+        let why = "only the following media types are accepted: application/json";
+        return Err(Status::new(406, "NotAcceptable", why));
+    }
+    if path.trim_end_matches('/') == "/openapi/v3" {
+        return Ok(render::json_of(200, &index(server, &groups)));
+    }
+    let Some(name) = path.strip_prefix("/openapi/v3/") else {
+        return Ok(render::page_not_found());
+    };
+    let Some(document) = document(&groups, name) else { return Ok(render::page_not_found()) };
+    let current = discovery::hash(document.to_string().as_bytes());
+    let asked = query.text("hash");
+    if !asked.is_empty() && asked != current {
+        let mut response = render::response(301, "text/html; charset=utf-8", render::whole(""));
+        let location = format!("{path}?hash={current}");
+        if let Ok(value) = HeaderValue::from_str(&location) {
+            response.headers_mut().insert(header::LOCATION, value);
+        }
+        return Ok(response);
+    }
+    let mut response = discovery::tagged(&document, headers);
+    let map = response.headers_mut();
+    let json = media::Accept::PLAIN.content_type();
+    map.insert(header::CONTENT_TYPE, HeaderValue::from_static(json));
+    if !asked.is_empty() {
+        let forever = HeaderValue::from_static("public, immutable");
+        map.insert(header::CACHE_CONTROL, forever);
+    }
+    Ok(response)
+}
+
+/// Documents by path with a hash that makes each URL immutable.
+fn index(server: &ApiServer, groups: &Groups) -> Value {
+    let mut memo = server.documents();
+    if memo.0 == groups.serial && !memo.1.is_null() {
+        return memo.1.clone();
+    }
+    let mut paths = Map::new();
+    for (group, content) in &groups.all {
+        for (version, _) in &content.versions {
+            let name = document_name(group, version);
+            let Some(document) = document(groups, &name) else { continue };
+            let hash = discovery::hash(document.to_string().as_bytes());
+            let url = format!("/openapi/v3/{name}?hash={hash}");
+            paths.insert(name, json!({"serverRelativeURL": url}));
+        }
+    }
+    *memo = (groups.serial, json!({"paths": paths}));
+    memo.1.clone()
+}
+
+fn document_name(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+fn document(groups: &Groups, name: &str) -> Option<Value> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let (group, version) = match parts.as_slice() {
+        ["api", version] => ("", *version),
+        ["apis", group, version] => (*group, *version),
+        _ => return None,
+    };
+    let resources = groups.group(group)?.version(version)?;
+    let mut schemas = if resources.values().any(|kind| kind.custom) {
+        custom_schemas(resources)
+    } else {
+        builtin::components(group)["components"]["schemas"].take()
+    };
+    let mut paths = Map::new();
+    for kind in resources.values() {
+        add_paths(kind, &mut paths, &mut schemas);
+    }
+    Some(json!({
+        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.33.0"},
+        "paths": paths, "components": {"schemas": schemas},
+    }))
+}
+
+/// Schemas of custom kinds, and those of the metadata they share with all kinds.
+fn custom_schemas(resources: &Resources) -> Value {
+    let core = builtin::components("");
+    let shared = core["components"]["schemas"].as_object().into_iter().flatten();
+    let mut schemas: Map<String, Value> = shared
+        .filter(|(name, _)| name.starts_with("io.k8s.apimachinery."))
+        .map(|(name, schema)| (name.clone(), schema.clone()))
+        .collect();
+    for kind in resources.values() {
+        let mut schema = kind.published.clone();
+        schema["properties"]["apiVersion"] = json!({"type": "string"});
+        schema["properties"]["kind"] = json!({"type": "string"});
+        let meta = format!("{META}.ObjectMeta");
+        schema["properties"]["metadata"] = json!({"allOf": [{"$ref": meta}]});
+        schema["x-kubernetes-group-version-kind"] = gvk_list(kind, &kind.kind);
+        schemas.insert(kind.definition.clone(), schema);
+        let item = format!("#/components/schemas/{}", kind.definition);
+        let list = json!({
+            "type": "object", "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+                "items": {"type": "array", "items": {"$ref": item}},
+                "metadata": {"allOf": [{"$ref": format!("{META}.ListMeta")}]},
+            },
+            "x-kubernetes-group-version-kind": gvk_list(kind, &kind.list_kind),
+        });
+        schemas.insert(format!("{}List", kind.definition), list);
+    }
+    Value::Object(schemas)
+}
+
+fn gvk_list(kind: &Kind, name: &str) -> Value {
+    json!([{"group": kind.group, "kind": name, "version": kind.version}])
+}
+
+/// A query parameter.
+fn parameter(name: &str) -> Value {
+    let of_type = match name {
+        "limit" | "timeoutSeconds" | "gracePeriodSeconds" => "integer",
+        "watch" | "allowWatchBookmarks" | "sendInitialEvents" | "force" | "orphanDependents" => {
+            "boolean"
+        }
+        _ => "string",
+    };
+    json!({"name": name, "in": "query", "schema": {"type": of_type, "uniqueItems": true}})
+}
+
+fn parameters(names: &[&str]) -> Value {
+    names.iter().map(|name| parameter(name)).collect()
+}
+
+const LIST: [&str; 10] = [
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+];
+const WRITE: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
+const PATCH: [&str; 4] = ["dryRun", "fieldManager", "fieldValidation", "force"];
+const DELETE: [&str; 4] = ["dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"];
+
+fn add_paths(kind: &Kind, paths: &mut Map<String, Value>, schemas: &mut Value) {
+    let root = if kind.group.is_empty() { "/api" } else { "/apis" };
+    let home = format!("{root}/{}", api_version(&kind.group, &kind.version));
+    let scope = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
+    let all = format!("{home}{scope}/{}", kind.plural);
+    let one = format!("{all}/{{name}}");
+    let own = format!("#/components/schemas/{}", kind.definition);
+    let of_list = format!("{own}List");
+    let gvk = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
+    let mut collection = Map::new();
+    let mut object = Map::new();
+    for verb in &kind.verbs {
+        match verb.as_str() {
+            "list" => {
+                collection.insert("get".into(), operation("list", &gvk, &LIST, None, &of_list))
+            }
+            "create" => {
+                collection.insert("post".into(), operation("post", &gvk, &WRITE, Some(&own), &own))
+            }
+            "deletecollection" => collection
+                .insert("delete".into(), operation("deletecollection", &gvk, &DELETE, None, &own)),
+            "get" => object
+                .insert("get".into(), operation("get", &gvk, &["resourceVersion"], None, &own)),
+            "update" => {
+                object.insert("put".into(), operation("put", &gvk, &WRITE, Some(&own), &own))
+            }
+            "patch" => object.insert("patch".into(), patch_operation(kind, &gvk, &own)),
+            "delete" => {
+                object.insert("delete".into(), operation("delete", &gvk, &DELETE, None, &own))
+            }
+            _ => None,
+        };
+    }
+    paths.insert(all, Value::Object(collection));
+    if !object.is_empty() {
+        paths.insert(one.clone(), Value::Object(object));
+    }
+    for (name, sub) in &kind.subresources {
+        let gvk = json!({"group": sub.group, "version": sub.version, "kind": sub.kind});
+        let known = definition_of(schemas, &gvk).unwrap_or_else(|| kind.definition.clone());
+        let own = format!("#/components/schemas/{known}");
+        let mut operations = Map::new();
+        for verb in &sub.verbs {
+            let (method, action) = match verb.as_str() {
+                "get" => ("get", operation("get", &gvk, &[], None, &own)),
+                "create" => ("post", operation("post", &gvk, &WRITE, Some(&own), &own)),
+                "update" => ("put", operation("put", &gvk, &WRITE, Some(&own), &own)),
+                _ => ("patch", patch_operation(kind, &gvk, &own)),
+            };
+            operations.insert(method.into(), action);
+        }
+        paths.insert(format!("{one}/{name}"), Value::Object(operations));
+    }
+}
+
+fn definition_of(schemas: &Value, gvk: &Value) -> Option<String> {
+    let all = schemas.as_object()?;
+    let says = |schema: &Value| {
+        let list = schema["x-kubernetes-group-version-kind"].as_array();
+        list.is_some_and(|list| list.iter().any(|one| one == gvk))
+    };
+    all.iter().find(|(_, schema)| says(schema)).map(|(name, _)| name.clone())
+}
+
+fn operation(action: &str, gvk: &Value, query: &[&str], body: Option<&str>, answer: &str) -> Value {
+    let content = json!({"application/json": {"schema": {"$ref": answer}}});
+    let mut operation = json!({
+        "parameters": parameters(query), "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": gvk,
+        "responses": {"200": {"content": content}, "401": {}},
+    });
+    if let Some(body) = body {
+        operation["requestBody"] =
+            json!({"required": true, "content": {"*/*": {"schema": {"$ref": body}}}});
+    }
+    operation
+}
+
+fn patch_operation(kind: &Kind, gvk: &Value, own: &str) -> Value {
+    let mut operation = operation("patch", gvk, &PATCH, None, own);
+    let mut forms = vec![
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+    ];
+    if !kind.custom {
+        forms.push("application/strategic-merge-patch+json");
+    }
+    let patch = json!({"schema": {"$ref": format!("{META}.Patch")}});
+    let content: Map<String, Value> =
+        forms.into_iter().map(|form| (form.to_owned(), patch.clone())).collect();
+    operation["requestBody"] = json!({"required": true, "content": content});
+    operation
 }

@@ -112,6 +112,8 @@ pub struct Kind {
     pub selectable: Vec<String>,
     /// The name of its schema in OpenAPI documents.
     pub definition: String,
+    /// Schema of a custom kind as it was sent, for OpenAPI.
+    pub published: Value,
     /// Generation of the definition it was made from; 0 for a built-in kind.
     pub revision: i64,
     /// New objects are refused: the definition is being deleted.

@@ -1,12 +1,12 @@
 //! From a request to its answer: who asks, whether they may, what they ask for, and in what form.
 
-use super::access::{Attributes, User};
+use super::access::{self, Attributes, User};
 use super::media::{self, Accept, Shape};
 use super::read::{self, ListOptions};
 use super::render;
 use super::request::{self, Query, Request, Target, Verb};
 use super::{
-    Answer, ApiServer, Body, Peer, Status, crds, create, delete, discovery, gate, openapi, patch,
+    Answer, ApiServer, Body, Peer, Status, crds, create, delete, discovery, openapi, patch,
     subresource, update, watch,
 };
 use bytes::Bytes;
@@ -76,12 +76,12 @@ async fn respond(
     parts: &http::request::Parts,
     body: Bytes,
 ) -> Result<Response<Body>, Status> {
-    let user = gate::authenticate(server, peer, &parts.headers)?;
+    let user = access::authenticate(server, peer, &parts.headers)?;
     let path = parts.uri.path();
     let query = Query::of(&parts.uri);
     let Some(target) = Target::parse(path) else {
         let verb = parts.method.as_str().to_lowercase();
-        gate::authorize(server, &user, &Attributes { verb: &verb, path, ..Default::default() })?;
+        access::authorize(server, &user, &Attributes { verb: &verb, path, ..Default::default() })?;
         return elsewhere(server, parts, &query);
     };
     let verb = target.verb(&parts.method, &query);
@@ -95,7 +95,7 @@ async fn respond(
         name: &asked,
         ..Attributes::default()
     };
-    gate::authorize(server, &user, &ask)?;
+    access::authorize(server, &user, &ask)?;
     if server.registry().groups().group(&target.group).is_none() {
         return Ok(render::page_not_found());
     }

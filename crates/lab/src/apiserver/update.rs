@@ -124,7 +124,7 @@ pub(super) fn save(
     prepare::before_update(request, &shown, &mut new);
     kind.schema.default(&mut new);
     builtin::default(&kind.group, &kind.kind, &mut new);
-    subresource::before_update(server, user, request, &shown, &mut new)?;
+    subresource::before_update(server, request, &shown, &mut new)?;
     let mut errors = settle_metadata(request, &shown, &mut new);
     advance_generation(kind, &shown, &mut new);
     if origin == Origin::Update {

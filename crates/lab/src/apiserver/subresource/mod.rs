@@ -1,32 +1,55 @@
-//! The parts of an object that have a life of their own: scale, eviction, binding, approval, tokens.
+//! The parts of an object that have a life of their own: scale, eviction, binding, approval, tokens, reviews.
 
+mod approval;
+mod binding;
+pub(crate) mod eviction;
+mod review;
 mod scale;
+mod token;
 
 use super::access::User;
 use super::request::{Request, Verb};
-use super::{Answer, ApiServer, Status};
+use super::{Answer, ApiServer, Status, body, create};
 use serde_json::Value;
 
-/// Answers a request for a subresource that is no view of its object; `None` for one that is (status, finalize).
+/// Answers a request for something that is no view of a stored object; `None` for one that is
+/// (the object itself, its status, a namespace's finalize).
 pub(super) fn answer(
     server: &ApiServer,
     user: &User,
     request: &Request,
 ) -> Option<Result<Answer, Status>> {
-    match (request.subresource.as_str(), request.verb) {
-        ("scale", Verb::Get) => Some(scale::get(server, request)),
-        ("scale", Verb::Update | Verb::Patch) => Some(scale::write(server, user, request)),
-        _ => None,
-    }
+    Some(match (request.subresource.as_str(), request.verb) {
+        ("scale", Verb::Get) => scale::get(server, request),
+        ("scale", Verb::Update | Verb::Patch) => scale::write(server, user, request),
+        ("eviction" | "binding" | "token", Verb::Create) => post(server, user, request),
+        ("", Verb::Create) if !request.kind.offers("get") => post(server, user, request),
+        _ => return None,
+    })
 }
 
-/// Completes and checks a change of an object through a subresource: what it may change, and who may.
+/// POST of what is not kept.
+fn post(server: &ApiServer, user: &User, request: &Request) -> Result<Answer, Status> {
+    create::check_options(request, "CreateOptions")?;
+    let sent = body::decode(request)?.object;
+    let answered = match request.subresource.as_str() {
+        "eviction" => eviction::post(server, user, request, &sent),
+        "binding" => binding::post(server, request, &sent),
+        "token" => token::post(server, user, request, &sent),
+        _ => review::post(server, user, request, sent),
+    };
+    answered.map(Answer::created)
+}
+
+/// Completes and checks a change of an object through a subresource: what it may change, and when.
 pub(super) fn before_update(
-    _server: &ApiServer,
-    _user: &User,
-    _request: &Request,
-    _old: &Value,
-    _new: &mut Value,
+    server: &ApiServer,
+    request: &Request,
+    old: &Value,
+    new: &mut Value,
 ) -> Result<(), Status> {
+    if request.kind.kind == "CertificateSigningRequest" && !request.kind.custom {
+        return approval::before_update(server, request, old, new);
+    }
     Ok(())
 }
