@@ -1,5 +1,6 @@
 //! How a client of the lab reaches a server: in process, or over TLS with what its kubeconfig trusts and shows.
 
+use crate::apiserver::{ApiServer, Peer};
 use crate::client::Client;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -57,6 +58,9 @@ pub enum DialError {
     /// The server's address is not that of an API server.
     #[error("server \"{0}\" is not an https address")]
     Server(String),
+    /// Nobody listens there.
+    #[error("dial {0}: no such host")]
+    Unreachable(String),
 }
 
 /// Makes a service of this process a transport.
@@ -130,18 +134,47 @@ fn roots(ca_pem: &str) -> Result<rustls::RootCertStore, DialError> {
 /// How the server URL of a kubeconfig is reached.
 #[derive(Clone)]
 pub enum Dialer {
+    /// In this process; a client must name this URL and trust the server's CA, as over the network.
+    InProcess {
+        /// The server.
+        api: ApiServer,
+        /// The only URL that leads to it.
+        url: String,
+    },
     /// Over the network, with TLS.
     Tls,
 }
 
 impl Dialer {
     /// A client of the API server at this URL that trusts this CA and shows this credential.
+    ///
+    /// # Errors
+    /// When the CA or the credential cannot be used; in process also when they do not fit the server.
     pub fn dial(&self, server: &str, ca_pem: &str, who: &Credential) -> Result<Client, DialError> {
+        let server = server.trim_end_matches('/');
         if !server.starts_with("https://") {
             return Err(DialError::Server(server.to_owned()));
         }
         match self {
             Self::Tls => Ok(Client::new(tls(ca_pem, who)?).at(server).showing(who)),
+            Self::InProcess { api, url } => {
+                if server != url {
+                    return Err(DialError::Unreachable(server.to_owned()));
+                }
+                let trusted = certificates(ca_pem).map_err(DialError::Authority)?;
+                let own = certificates(api.pki().ca_pem()).map_err(DialError::Authority)?;
+                if !own.iter().any(|own| trusted.contains(own)) {
+                    return Err(DialError::UnknownAuthority);
+                }
+                let peer = match who {
+                    Credential::Bearer(_) => Peer::Anonymous,
+                    Credential::Certificate { cert_pem, .. } => {
+                        let chain = certificates(cert_pem).map_err(DialError::Certificate)?;
+                        Peer::Certificate(chain[0].to_vec())
+                    }
+                };
+                Ok(Client::over(api.service(peer)).showing(who))
+            }
         }
     }
 }
