@@ -14,9 +14,13 @@ const MAX_DEPTH: usize = 64;
 pub(super) fn compile(schema: &Value) -> Result<(Arena, Id), Vec<FieldError>> {
     let mut errors = Vec::new();
     match schema.get("type").and_then(Value::as_str) {
-        None | Some("") => errors.push(FieldError::required("type", "must not be empty at the root")),
+        None | Some("") => {
+            errors.push(FieldError::required("type", "must not be empty at the root"))
+        }
         Some("object") => {}
-        Some(other) => errors.push(FieldError::invalid("type", &other.into(), "must be object at the root")),
+        Some(other) => {
+            errors.push(FieldError::invalid("type", &other.into(), "must be object at the root"))
+        }
     }
     if !errors.is_empty() {
         return Err(errors);
@@ -63,7 +67,9 @@ impl Builder {
         node.list = node::list_type(&self.arena, schema, node.items);
         node.limits = self.limits(schema, at, depth);
         if node.embedded {
-            for (name, id) in [("apiVersion", self.text), ("kind", self.text), ("metadata", self.meta)] {
+            for (name, id) in
+                [("apiVersion", self.text), ("kind", self.text), ("metadata", self.meta)]
+            {
                 node.properties.entry(name.to_owned()).or_insert(Field { node: id, default: None });
             }
         }
@@ -72,7 +78,9 @@ impl Builder {
     }
 
     fn children(&mut self, node: &mut Node, schema: &Value, at: &str, depth: usize) {
-        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, property) in
+            schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
             let child_at = format!("{at}.properties[{name}]");
             let child = self.build(property, &child_at, depth + 1);
             let default = property.get("default").cloned();
@@ -95,9 +103,15 @@ impl Builder {
     }
 
     fn mark_rules(&self, node: &mut Node) {
-        let below: Vec<Id> =
-            node.properties.values().map(|f| f.node).chain(node.items).chain(node.additional).collect();
-        node.rules_below = node.rules.is_some() || below.iter().any(|id| self.arena.get(*id).rules_below);
+        let below: Vec<Id> = node
+            .properties
+            .values()
+            .map(|f| f.node)
+            .chain(node.items)
+            .chain(node.additional)
+            .collect();
+        node.rules_below =
+            node.rules.is_some() || below.iter().any(|id| self.arena.get(*id).rules_below);
         node.transitions_below = node.rules.as_ref().is_some_and(|rules| rules.any_transition())
             || below.iter().any(|id| self.arena.get(*id).transitions_below);
     }
@@ -132,11 +146,16 @@ impl Builder {
             }
             Some(other) if !other.is_empty() => {
                 let known = ["array", "boolean", "integer", "number", "object", "string"];
-                self.errors.push(FieldError::unsupported(format!("{at}.type"), &other.into(), &known));
+                self.errors.push(FieldError::unsupported(
+                    format!("{at}.type"),
+                    &other.into(),
+                    &known,
+                ));
             }
             _ => {}
         }
-        let filled = |name: &str| schema.get(name).and_then(Value::as_object).is_some_and(|o| !o.is_empty());
+        let filled =
+            |name: &str| schema.get(name).and_then(Value::as_object).is_some_and(|o| !o.is_empty());
         let open = schema.get("additionalProperties").is_some_and(|a| *a != json!(false));
         if filled("properties") && open {
             let what = "additionalProperties and properties are mutual exclusive";
@@ -146,7 +165,8 @@ impl Builder {
             self.errors.push(FieldError::forbidden(format!("{at}.$ref"), "$ref is not supported"));
         }
         if schema.get("uniqueItems") == Some(&json!(true)) {
-            let what = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+            let what =
+                "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             self.errors.push(FieldError::forbidden(format!("{at}.uniqueItems"), what));
         }
         self.check_list(schema, at);
@@ -197,8 +217,23 @@ impl Builder {
             not: schema.get("not").map(|not| self.branch(not, &format!("{at}.not"), depth)),
         };
         const SAYS: [&str; 17] = [
-            "minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems", "maxItems",
-            "uniqueItems", "minProperties", "maxProperties", "enum", "required", "allOf", "anyOf", "oneOf", "not",
+            "minimum",
+            "maximum",
+            "multipleOf",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "minProperties",
+            "maxProperties",
+            "enum",
+            "required",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
         ];
         SAYS.iter().any(|word| schema.get(*word).is_some()).then(|| Box::new(limits))
     }
@@ -208,15 +243,29 @@ impl Builder {
         Regex::new(text)
             .map_err(|error| {
                 let why = error.to_string();
-                let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                let words = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
-                self.errors.push(FieldError::invalid(format!("{at}.pattern"), &text.into(), &words));
+                let why =
+                    why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                let words = format!(
+                    "must be a valid regular expression, but isn't: error parsing regexp: {why}"
+                );
+                self.errors.push(FieldError::invalid(
+                    format!("{at}.pattern"),
+                    &text.into(),
+                    &words,
+                ));
             })
             .ok()
     }
 
     fn branches(&mut self, schema: &Value, word: &str, at: &str, depth: usize) -> Vec<Id> {
-        let all = schema.get(word).and_then(Value::as_array).into_iter().flatten().enumerate();
+        let given = schema.get(word);
+        // Kubernetes lets int-or-string spell out its two types.
+        if node::kind_of(schema) == Type::IntOrString
+            && given == Some(&json!([{"type": "integer"}, {"type": "string"}]))
+        {
+            return Vec::new();
+        }
+        let all = given.and_then(Value::as_array).into_iter().flatten().enumerate();
         all.map(|(i, branch)| self.branch(branch, &format!("{at}.{word}[{i}]"), depth)).collect()
     }
 
@@ -226,14 +275,18 @@ impl Builder {
             self.errors.push(FieldError::forbidden(at, "the schema is nested too deeply"));
             return self.text;
         }
-        // Kubernetes lets int-or-string spell out its two types.
-        let in_int_or_string = matches!(schema.get("type"), Some(Value::String(t)) if t == "integer" || t == "string");
-        if schema.get("type").is_some() && !(in_int_or_string && schema.as_object().is_some_and(|o| o.len() == 1)) {
-            self.errors.push(FieldError::forbidden(format!("{at}.type"), "must be empty to be structural"));
+        if schema.get("type").is_some() {
+            self.errors.push(FieldError::forbidden(
+                format!("{at}.type"),
+                "must be empty to be structural",
+            ));
         }
         for word in ["default", "additionalProperties", "nullable", "x-kubernetes-list-type"] {
             if schema.get(word).is_some() {
-                let error = FieldError::forbidden(format!("{at}.{word}"), "must be undefined to be structural");
+                let error = FieldError::forbidden(
+                    format!("{at}.{word}"),
+                    "must be undefined to be structural",
+                );
                 self.errors.push(error);
             }
         }
@@ -241,7 +294,9 @@ impl Builder {
         node::read_shape(&mut node, schema);
         node.preserve = true;
         node.nullable = true;
-        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, property) in
+            schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
             let child = self.branch(property, &format!("{at}.properties[{name}]"), depth + 1);
             node.properties.insert(name.clone(), Field { node: child, default: None });
         }

@@ -31,17 +31,26 @@ impl<'a> Walk<'a> {
                 items.iter().find_map(|item| self.check(child, item))
             }
             (Type::String, Value::String(text)) => text_error(node, text),
-            (Type::Integer, Value::Number(n)) if !integral(node, n) => Some(self.wrong(node, &format!("number {n}"))),
+            (Type::Integer, Value::Number(n)) if !integral(node, n) => {
+                Some(self.wrong(node, &format!("number {n}")))
+            }
             (Type::Quantity, Value::String(text)) => quantity_error(text),
             (Type::Any, _)
             | (Type::Boolean, Value::Bool(_))
-            | (Type::Integer | Type::Number | Type::Quantity | Type::IntOrString, Value::Number(_))
+            | (
+                Type::Integer | Type::Number | Type::Quantity | Type::IntOrString,
+                Value::Number(_),
+            )
             | (Type::IntOrString, Value::String(_)) => None,
             _ => Some(self.wrong(node, name_of(value))),
         }
     }
 
-    fn object(&mut self, node: &'a Node, fields: &'a serde_json::Map<String, Value>) -> Option<String> {
+    fn object(
+        &mut self,
+        node: &'a Node,
+        fields: &'a serde_json::Map<String, Value>,
+    ) -> Option<String> {
         for (name, value) in fields {
             let field = node.properties.get(name);
             let child = field.map(|f| f.node).or(node.additional);
@@ -69,7 +78,10 @@ impl<'a> Walk<'a> {
             return format!("json: cannot unmarshal {actual} into Go value of type {wanted}");
         }
         let path = self.fields.join(".");
-        format!("json: cannot unmarshal {actual} into Go struct field {}.{path} of type {wanted}", self.owner)
+        format!(
+            "json: cannot unmarshal {actual} into Go struct field {}.{path} of type {wanted}",
+            self.owner
+        )
     }
 
     fn go_type(&self, node: &Node) -> String {
@@ -79,13 +91,18 @@ impl<'a> Walk<'a> {
             Type::Boolean => "bool".to_owned(),
             Type::Number => "float64".to_owned(),
             Type::Array => {
-                let of = node.items.map_or_else(|| "interface {}".to_owned(), |id| self.go_type(self.arena.get(id)));
+                let of = node.items.map_or_else(
+                    || "interface {}".to_owned(),
+                    |id| self.go_type(self.arena.get(id)),
+                );
                 format!("[]{of}")
             }
             Type::Object if !node.go.is_empty() => node.go.clone(),
             Type::Object => {
-                let of =
-                    node.additional.map_or_else(|| "interface {}".to_owned(), |id| self.go_type(self.arena.get(id)));
+                let of = node.additional.map_or_else(
+                    || "interface {}".to_owned(),
+                    |id| self.go_type(self.arena.get(id)),
+                );
                 format!("map[string]{of}")
             }
             Type::IntOrString => "intstr.IntOrString".to_owned(),

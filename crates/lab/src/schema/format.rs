@@ -24,7 +24,9 @@ pub(super) fn fits(format: &str, text: &str) -> bool {
 
 /// RFC 3339, as `2024-08-01T12:00:00Z`.
 pub(super) fn is_time(text: &str) -> bool {
-    text.len() >= 20 && matches!(text.as_bytes()[10], b'T' | b't') && text.parse::<jiff::Timestamp>().is_ok()
+    text.len() >= 20
+        && matches!(text.as_bytes()[10], b'T' | b't')
+        && text.parse::<jiff::Timestamp>().is_ok()
 }
 
 /// `192.0.2.0/24`, `2001:db8::/64`.
@@ -41,15 +43,16 @@ pub(super) fn is_cidr(text: &str) -> bool {
 /// Go's durations (`1h30m`) and the long units of the schema library (`2 days`).
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 24] = [
-        "ns", "us", "µs", "ms", "s", "m", "h", "d", "w", "nano", "micro", "milli", "sec", "second", "seconds",
-        "min", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks",
+        "ns", "us", "µs", "ms", "s", "m", "h", "d", "w", "nano", "micro", "milli", "sec", "second",
+        "seconds", "min", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks",
     ];
     let mut rest = text.trim().trim_start_matches(['-', '+']);
     if rest == "0" {
         return true;
     }
     while !rest.is_empty() {
-        let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        let number =
+            rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
         if number == 0 {
             return false;
         }
@@ -65,7 +68,8 @@ fn is_duration(text: &str) -> bool {
 
 fn is_mac(text: &str) -> bool {
     let parts: Vec<&str> = text.split([':', '-']).collect();
-    parts.len() == 6 && parts.iter().all(|p| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit()))
+    parts.len() == 6
+        && parts.iter().all(|p| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 fn is_uuid(text: &str) -> bool {

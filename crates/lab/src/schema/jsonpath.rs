@@ -128,7 +128,8 @@ fn bracket(inner: &str) -> Option<Step> {
         let (path, wanted) = condition.split_once("==")?;
         let path = parse(path.trim().strip_prefix('@')?)?;
         let wanted = wanted.trim();
-        let wanted = quoted(wanted).map(Value::String).or_else(|| serde_json::from_str(wanted).ok())?;
+        let wanted =
+            quoted(wanted).map(Value::String).or_else(|| serde_json::from_str(wanted).ok())?;
         return Some(Step::Where(path, wanted));
     }
     inner.parse().ok().map(Step::Index)

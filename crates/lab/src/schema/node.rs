@@ -128,7 +128,9 @@ impl Node {
     /// Whether values of any shape may stand below: a map without a schema, or one that keeps unknown fields.
     pub(super) fn untyped(&self) -> bool {
         self.kind == Type::Any
-            || (self.kind == Type::Object && self.properties.is_empty() && self.additional.is_none())
+            || (self.kind == Type::Object
+                && self.properties.is_empty()
+                && self.additional.is_none())
     }
 }
 
@@ -190,13 +192,16 @@ impl<'a> Builtins<'a> {
         let mut node = Node::new(kind_of(schema));
         read_shape(&mut node, schema);
         node.required = texts(schema.get("required"));
-        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, property) in
+            schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
             let child = self.node(property);
             let default = property.get("default").cloned();
             node.properties.insert(name.clone(), Field { node: child, default });
         }
         node.items = schema.get("items").map(|items| self.node(items));
-        node.additional = schema.get("additionalProperties").filter(|a| a.is_object()).map(|a| self.node(a));
+        node.additional =
+            schema.get("additionalProperties").filter(|a| a.is_object()).map(|a| self.node(a));
         node.list = self.list_type(schema, node.items);
         node
     }
@@ -244,7 +249,9 @@ pub(super) fn kind_of(schema: &Value) -> Type {
         Some("integer") => Type::Integer,
         Some("number") => Type::Number,
         Some("boolean") => Type::Boolean,
-        _ if schema.get("oneOf") == Some(&json!([{"type": "string"}, {"type": "number"}])) => Type::Quantity,
+        _ if schema.get("oneOf") == Some(&json!([{"type": "string"}, {"type": "number"}])) => {
+            Type::Quantity
+        }
         _ => Type::Any,
     }
 }

@@ -103,7 +103,11 @@ fn scale(suffix: &str) -> Option<(Format, i128, i128)> {
         _ => {
             let power: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
             let factor = 10_i128.checked_pow(power.unsigned_abs().min(18))?;
-            Some(if power < 0 { (Format::Exponent, 1, factor) } else { (Format::Exponent, factor, 1) })
+            Some(if power < 0 {
+                (Format::Exponent, 1, factor)
+            } else {
+                (Format::Exponent, factor, 1)
+            })
         }
     }
 }

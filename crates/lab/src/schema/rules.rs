@@ -13,9 +13,11 @@ use std::sync::{Arc, LazyLock};
 /// The functions that every rule may call.
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 /// How a text becomes a time; the crate that holds CEL's type of times is no dependency of ours.
-static TIMESTAMP: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("timestamp(self)").ok());
+static TIMESTAMP: LazyLock<Option<Program>> =
+    LazyLock::new(|| Program::compile("timestamp(self)").ok());
 /// How a text becomes a duration.
-static DURATION: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("duration(self)").ok());
+static DURATION: LazyLock<Option<Program>> =
+    LazyLock::new(|| Program::compile("duration(self)").ok());
 
 /// The rules of one node.
 pub(super) struct Rules(Vec<Rule>);
@@ -68,11 +70,13 @@ impl Rules {
         errors: &mut Vec<FieldError>,
     ) {
         let unchanged = old == Some(new);
-        let due: Vec<&Rule> = self
-            .0
-            .iter()
-            .filter(|rule| if rule.transition { old.is_some() || rule.optional_old } else { !unchanged })
-            .collect();
+        let due: Vec<&Rule> =
+            self.0
+                .iter()
+                .filter(|rule| {
+                    if rule.transition { old.is_some() || rule.optional_old } else { !unchanged }
+                })
+                .collect();
         if due.is_empty() {
             return;
         }
@@ -90,7 +94,9 @@ impl Rule {
         let field = field.trim_start_matches('.').to_owned();
         match self.program.execute(context) {
             Ok(Cel::Bool(true)) => None,
-            Ok(Cel::Bool(false)) => Some(FieldError::of_rule(self.reason, field, value, &self.words(context))),
+            Ok(Cel::Bool(false)) => {
+                Some(FieldError::of_rule(self.reason, field, value, &self.words(context)))
+            }
             Ok(_) => {
                 let words = format!("cel expression must evaluate to a bool: {}", self.text);
                 Some(FieldError::of_rule(Cause::Invalid, field, value, &words))
@@ -136,8 +142,12 @@ fn compile_rule(given: &Value, at: &str) -> Result<Rule, FieldError> {
         Some("FieldValueRequired") => Cause::Required,
         Some("FieldValueDuplicate") => Cause::Duplicate,
         Some(other) => {
-            let known =
-                ["FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate"];
+            let known = [
+                "FieldValueForbidden",
+                "FieldValueInvalid",
+                "FieldValueRequired",
+                "FieldValueDuplicate",
+            ];
             return Err(FieldError::unsupported(format!("{at}.reason"), &other.into(), &known));
         }
     };
@@ -181,7 +191,8 @@ fn to_cel(arena: &Arena, id: Option<Id>, value: &Value) -> Cel {
                 .iter()
                 .map(|(name, value)| {
                     let property = node.and_then(|n| n.properties.get(name));
-                    let child = property.map(|p| p.node).or_else(|| node.and_then(|n| n.additional));
+                    let child =
+                        property.map(|p| p.node).or_else(|| node.and_then(|n| n.additional));
                     let name = if property.is_some() { escape(name) } else { name.clone() };
                     (Key::String(Arc::new(name)), to_cel(arena, child, value))
                 })
@@ -213,8 +224,27 @@ fn text(node: Option<&Node>, text: &str) -> Cel {
 /// A field's name as rules write it. Kubernetes: reserved words and the characters `.`, `-`, `/` and `__`.
 fn escape(name: &str) -> String {
     const RESERVED: [&str; 21] = [
-        "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
-        "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
     ];
     if RESERVED.contains(&name) {
         return format!("__{name}__");
@@ -222,5 +252,8 @@ fn escape(name: &str) -> String {
     if !name.contains(['.', '-', '/']) && !name.contains("__") {
         return name.to_owned();
     }
-    name.replace("__", "__underscores__").replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__")
+    name.replace("__", "__underscores__")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
 }

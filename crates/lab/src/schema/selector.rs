@@ -48,7 +48,9 @@ impl LabelSelector {
     /// For an unknown operator.
     pub fn from_object(object: &Value) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
-        for (key, value) in object.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
+        for (key, value) in
+            object.get("matchLabels").and_then(Value::as_object).into_iter().flatten()
+        {
             let values = vec![value.as_str().unwrap_or_default().to_owned()];
             requirements.push(Requirement { key: key.clone(), operator: Operator::In, values });
         }
@@ -59,7 +61,11 @@ impl LabelSelector {
                 "NotIn" => Operator::NotIn,
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::Absent,
-                other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
+                other => {
+                    return Err(SelectorError(format!(
+                        "{other:?} is not a valid label selector operator"
+                    )));
+                }
             };
             let values = super::node::texts(one.get("values"));
             requirements.push(Requirement { key: text("key").to_owned(), operator, values });
@@ -70,7 +76,9 @@ impl LabelSelector {
     /// Whether these labels (an object of strings, or null) match.
     #[must_use]
     pub fn matches(&self, labels: &Value) -> bool {
-        self.requirements.iter().all(|one| one.matches(labels.get(&one.key).and_then(Value::as_str)))
+        self.requirements
+            .iter()
+            .all(|one| one.matches(labels.get(&one.key).and_then(Value::as_str)))
     }
 
     /// Whether it asks for nothing.
@@ -127,7 +135,9 @@ fn tokens(text: &str) -> Vec<Token> {
             rest = &rest[sign.len()..];
         } else {
             let end = rest
-                .find(|c: char| c.is_whitespace() || matches!(c, '!' | '=' | ',' | '(' | ')' | '<' | '>'))
+                .find(|c: char| {
+                    c.is_whitespace() || matches!(c, '!' | '=' | ',' | '(' | ')' | '<' | '>')
+                })
                 .unwrap_or(rest.len());
             tokens.push(Token::Word(rest[..end].to_owned()));
             rest = &rest[end..];
@@ -159,9 +169,9 @@ impl Parser {
         loop {
             match self.peek() {
                 Token::Word(_) | Token::Sign("!") => {
-                    let one = self
-                        .requirement()
-                        .map_err(|why| SelectorError(format!("unable to parse requirement: {why}")))?;
+                    let one = self.requirement().map_err(|why| {
+                        SelectorError(format!("unable to parse requirement: {why}"))
+                    })?;
                     requirements.push(one);
                     match self.next() {
                         Token::End => break,
@@ -169,12 +179,16 @@ impl Parser {
                             Token::Word(_) | Token::Sign("!") => {}
                             other => {
                                 let found = other.text();
-                                return Err(SelectorError(format!("found '{found}', expected: identifier after ','")));
+                                return Err(SelectorError(format!(
+                                    "found '{found}', expected: identifier after ','"
+                                )));
                             }
                         },
                         other => {
                             let found = other.text();
-                            return Err(SelectorError(format!("found '{found}', expected: ',' or 'end of string'")));
+                            return Err(SelectorError(format!(
+                                "found '{found}', expected: ',' or 'end of string'"
+                            )));
                         }
                     }
                 }
@@ -252,7 +266,9 @@ impl Parser {
                     match self.next() {
                         Token::Sign(",") => {}
                         Token::Sign(")") => break,
-                        other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
+                        other => {
+                            return Err(format!("found '{}', expected: ',' or ')'", other.text()));
+                        }
                     }
                 }
                 Token::Sign(",") => values.push(String::new()),
@@ -260,7 +276,12 @@ impl Parser {
                     values.push(String::new());
                     break;
                 }
-                other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',', ')' or identifier",
+                        other.text()
+                    ));
+                }
             }
         }
         values.sort();
@@ -302,14 +323,21 @@ impl FieldSelector {
             if part.is_empty() {
                 continue;
             }
-            let Some(at) = part.find(['=', '!']).filter(|at| part[*at..].starts_with("!=") || part[*at..].starts_with('='))
+            let Some(at) = part
+                .find(['=', '!'])
+                .filter(|at| part[*at..].starts_with("!=") || part[*at..].starts_with('='))
             else {
-                return Err(SelectorError(format!("invalid selector: '{text}'; can't understand '{part}'")));
+                return Err(SelectorError(format!(
+                    "invalid selector: '{text}'; can't understand '{part}'"
+                )));
             };
             let (field, rest) = part.split_at(at);
             let (not, value) = match rest.strip_prefix("!=") {
                 Some(value) => (true, value),
-                None => (false, rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).unwrap_or_default()),
+                None => (
+                    false,
+                    rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).unwrap_or_default(),
+                ),
             };
             terms.push(FieldTerm { field: field.to_owned(), not, value: unescape(value) });
         }
@@ -372,7 +400,8 @@ mod tests {
             ("c5", json!(null)),
         ];
         let selector = LabelSelector::parse(selector).expect(selector);
-        let found: Vec<_> = objects.iter().filter(|(_, l)| selector.matches(l)).map(|(n, _)| *n).collect();
+        let found: Vec<_> =
+            objects.iter().filter(|(_, l)| selector.matches(l)).map(|(n, _)| *n).collect();
         assert_eq!(found, expect, "{selector:?}");
     }
 
@@ -398,13 +427,19 @@ mod tests {
             ("tier in web", "unable to parse requirement: found 'web' expected: '('".to_owned()),
             ("a=b=c", "found '=', expected: ',' or 'end of string'".to_owned()),
             ("-x=1", format!("unable to parse requirement: <nil>: Invalid value: \"-x\": {name}")),
-            ("x in (", "unable to parse requirement: found '', expected: ',', ')' or identifier".to_owned()),
+            (
+                "x in (",
+                "unable to parse requirement: found '', expected: ',', ')' or identifier"
+                    .to_owned(),
+            ),
             ("=", "found '=', expected: !, identifier, or 'end of string'".to_owned()),
         ] {
             assert_eq!(LabelSelector::parse(selector).expect_err(selector).to_string(), text);
         }
         let error = LabelSelector::parse("x=-1-").expect_err("a bad value").to_string();
-        assert!(error.starts_with("unable to parse requirement: values[0][x]: Invalid value: \"-1-\": a valid label"));
+        assert!(error.starts_with(
+            "unable to parse requirement: values[0][x]: Invalid value: \"-1-\": a valid label"
+        ));
     }
 
     #[test]
@@ -428,7 +463,11 @@ mod tests {
             ("spec.nodeName!=", false),
             ("spec.nodeName=a", false),
         ] {
-            assert_eq!(FieldSelector::parse(selector).expect(selector).matches(&pod), expect, "{selector}");
+            assert_eq!(
+                FieldSelector::parse(selector).expect(selector).matches(&pod),
+                expect,
+                "{selector}"
+            );
         }
         let error = FieldSelector::parse("abc").expect_err("no sign").to_string();
         assert_eq!(error, "invalid selector: 'abc'; can't understand 'abc'");

@@ -75,7 +75,8 @@ fn whole(node: &Node, value: &mut Value) {
     // Beyond this, a float no longer tells neighbouring integers apart.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if integral
-        && let Some(f) = value.as_f64().filter(|f| value.is_f64() && f.fract() == 0.0 && f.abs() <= EXACT)
+        && let Some(f) =
+            value.as_f64().filter(|f| value.is_f64() && f.fract() == 0.0 && f.abs() <= EXACT)
     {
         #[expect(clippy::cast_possible_truncation, reason = "whole and within the exact range")]
         let number = f as i64;
@@ -144,18 +145,52 @@ pub(super) fn normalize(arena: &Arena, id: Id, value: &mut Value) {
 
 /// Texts behind a pointer in Go: the empty text is a value in its own right.
 const POINTER_TEXTS: [&str; 15] = [
-    "holderIdentity", "strategy", "preferredHolder", "storageClassName", "runtimeClassName", "volumeMode", "appProtocol",
-    "ipFamilyPolicy", "loadBalancerClass", "hostname", "hostnameOverride", "setHostnameAsFQDN", "nodeName",
-    "persistentVolumeName", "value",
+    "holderIdentity",
+    "strategy",
+    "preferredHolder",
+    "storageClassName",
+    "runtimeClassName",
+    "volumeMode",
+    "appProtocol",
+    "ipFamilyPolicy",
+    "loadBalancerClass",
+    "hostname",
+    "hostnameOverride",
+    "setHostnameAsFQDN",
+    "nodeName",
+    "persistentVolumeName",
+    "value",
 ];
 
 /// Numbers and truths without a pointer in Go: zero is as good as absent.
 const PLAIN_ZEROS: [&str; 27] = [
-    "unschedulable", "paused", "hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly",
-    "publishNotReadyAddresses", "minReadySeconds", "hostPort", "nodePort", "healthCheckNodePort",
-    "observedGeneration", "readyReplicas", "availableReplicas", "updatedReplicas", "unavailableReplicas",
-    "fullyLabeledReplicas", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "optional",
-    "generation", "count", "initialDelaySeconds",
+    "unschedulable",
+    "paused",
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "stdin",
+    "stdinOnce",
+    "tty",
+    "readOnly",
+    "publishNotReadyAddresses",
+    "minReadySeconds",
+    "hostPort",
+    "nodePort",
+    "healthCheckNodePort",
+    "observedGeneration",
+    "readyReplicas",
+    "availableReplicas",
+    "updatedReplicas",
+    "unavailableReplicas",
+    "fullyLabeledReplicas",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "optional",
+    "generation",
+    "count",
+    "initialDelaySeconds",
 ];
 
 /// Whether Go leaves a field out of its JSON.
@@ -169,11 +204,16 @@ fn omitted(arena: &Arena, parent: &Node, name: &str, id: Id, value: &Value) -> b
     match value {
         Value::Null => true,
         _ if always => false,
-        Value::Array(items) => items.is_empty(),
+        // An empty list of managers asks for a reset.
+        Value::Array(items) => items.is_empty() && name != "managedFields",
         Value::Object(fields) => fields.is_empty() && node.properties.is_empty(),
         Value::String(text) => text.is_empty() && !pointer_text(&parent.go, name),
         Value::Bool(false) => PLAIN_ZEROS.contains(&name) && !behind_pointer(&parent.go, name),
-        Value::Number(n) => n.as_i64() == Some(0) && PLAIN_ZEROS.contains(&name) && !behind_pointer(&parent.go, name),
+        Value::Number(n) => {
+            n.as_i64() == Some(0)
+                && PLAIN_ZEROS.contains(&name)
+                && !behind_pointer(&parent.go, name)
+        }
         _ => false,
     }
 }
@@ -190,7 +230,9 @@ fn pointer_text(parent: &str, name: &str) -> bool {
 /// Fields that share their name with a plain one but are pointers in this type.
 fn behind_pointer(parent: &str, name: &str) -> bool {
     match name {
-        "optional" | "unavailableReplicas" => parent.contains("KeySelector") || parent.contains("Source"),
+        "optional" | "unavailableReplicas" => {
+            parent.contains("KeySelector") || parent.contains("Source")
+        }
         "count" => parent.contains("DeviceRequest"),
         _ => false,
     }
@@ -234,7 +276,9 @@ fn add_null_times(go: &str, fields: &mut Map<String, Value>) {
             &["lastUpdateTime", "lastTransitionTime"]
         }
         "v1.ReplicaSetCondition" | "v1.DaemonSetCondition" => &["lastTransitionTime"],
-        "v1.Event" if fields.contains_key("involvedObject") => &["eventTime", "firstTimestamp", "lastTimestamp"],
+        "v1.Event" if fields.contains_key("involvedObject") => {
+            &["eventTime", "firstTimestamp", "lastTimestamp"]
+        }
         _ => &[],
     };
     for name in names {

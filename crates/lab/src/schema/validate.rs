@@ -36,7 +36,11 @@ pub(super) fn custom_resource(inner: &Inner, new: &Value, old: Option<&Value>) -
 fn blocks_rules(cause: Cause) -> bool {
     matches!(
         cause,
-        Cause::NotSupported | Cause::Required | Cause::TooLong | Cause::TooMany | Cause::TypeInvalid
+        Cause::NotSupported
+            | Cause::Required
+            | Cause::TooLong
+            | Cause::TooMany
+            | Cause::TypeInvalid
     )
 }
 
@@ -47,11 +51,19 @@ fn join(path: &str, name: &str) -> String {
 /// What stood at the place of an element of a list before; only the keys of a list map can tell.
 fn old_element<'a>(node: &Node, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
     let List::Map(keys) = &node.list else { return None };
-    old?.as_array()?.iter().find(|one| keys.iter().all(|key| one.get(&key.name) == item.get(&key.name)))
+    old?.as_array()?
+        .iter()
+        .find(|one| keys.iter().all(|key| one.get(&key.name) == item.get(&key.name)))
 }
 
 /// Types and limits, without rules. What did not change is not held against an update.
-pub(super) fn structure(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn structure(
+    arena: &Arena,
+    id: Id,
+    (new, old): Pair,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     if old == Some(new) {
         return;
     }
@@ -97,7 +109,8 @@ pub(super) fn structure(arena: &Arena, id: Id, (new, old): Pair, path: &str, err
 
 /// Whether the value has the node's type; if not, says so.
 fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) -> bool {
-    let whole = |v: &Value| v.is_i64() || v.is_u64() || v.as_f64().is_some_and(|f| f.fract() == 0.0);
+    let whole =
+        |v: &Value| v.is_i64() || v.is_u64() || v.as_f64().is_some_and(|f| f.fract() == 0.0);
     let (fits, wanted) = match node.kind {
         Type::Any => (true, ""),
         Type::Object => (value.is_object(), "object"),
@@ -106,7 +119,9 @@ fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
         Type::Boolean => (value.is_boolean(), "boolean"),
         Type::Number => (value.is_number(), "number"),
         Type::Integer => (value.is_number() && whole(value), "integer"),
-        Type::IntOrString => (value.is_string() || (value.is_number() && whole(value)), "integer,string"),
+        Type::IntOrString => {
+            (value.is_string() || (value.is_number() && whole(value)), "integer,string")
+        }
         Type::Quantity => (value.is_string() || value.is_number(), "string,number"),
     };
     if !fits {
@@ -129,7 +144,9 @@ fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
 
 fn check_integer(node: &Node, value: &Value, fits: bool, path: &str, errors: &mut Vec<FieldError>) {
     let within = match node.format.as_str() {
-        "int32" => value.as_f64().is_some_and(|f| f >= f64::from(i32::MIN) && f <= f64::from(i32::MAX)),
+        "int32" => {
+            value.as_f64().is_some_and(|f| f >= f64::from(i32::MIN) && f <= f64::from(i32::MAX))
+        }
         _ => true,
     };
     if fits && within {
@@ -177,7 +194,9 @@ fn check_limits(limits: &Limits, value: &Value, path: &str, errors: &mut Vec<Fie
             if let Some(most) = limits.max_items.filter(|most| count > *most) {
                 errors.push(FieldError::too_many(path, count, most));
             }
-            if limits.unique_items && items.iter().enumerate().any(|(i, item)| items[..i].contains(item)) {
+            if limits.unique_items
+                && items.iter().enumerate().any(|(i, item)| items[..i].contains(item))
+            {
                 let words = format!("{path} in body shouldn't contain duplicates");
                 errors.push(FieldError::invalid(path, value, &words));
             }
@@ -207,7 +226,13 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn check_text(limits: &Limits, value: &Value, text: &str, path: &str, errors: &mut Vec<FieldError>) {
+fn check_text(
+    limits: &Limits,
+    value: &Value,
+    text: &str,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let length = text.chars().count() as u64;
     if let Some(most) = limits.max_length.filter(|most| length > *most) {
         errors.push(FieldError::too_long(path, most));
@@ -239,20 +264,35 @@ fn check_number(limits: &Limits, value: &Value, path: &str, errors: &mut Vec<Fie
         let bound = most.as_f64().unwrap_or(f64::INFINITY);
         if number > bound || (limits.exclusive_maximum && number >= bound) {
             let than = if limits.exclusive_maximum { "less than" } else { "less than or equal to" };
-            errors.push(FieldError::invalid(path, value, &format!("{path} in body should be {than} {most}")));
+            errors.push(FieldError::invalid(
+                path,
+                value,
+                &format!("{path} in body should be {than} {most}"),
+            ));
         }
     }
     if let Some(least) = &limits.minimum {
         let bound = least.as_f64().unwrap_or(f64::NEG_INFINITY);
         if number < bound || (limits.exclusive_minimum && number <= bound) {
-            let than = if limits.exclusive_minimum { "greater than" } else { "greater than or equal to" };
-            errors.push(FieldError::invalid(path, value, &format!("{path} in body should be {than} {least}")));
+            let than =
+                if limits.exclusive_minimum { "greater than" } else { "greater than or equal to" };
+            errors.push(FieldError::invalid(
+                path,
+                value,
+                &format!("{path} in body should be {than} {least}"),
+            ));
         }
     }
 }
 
 /// `allOf`, `anyOf`, `oneOf` and `not`.
-fn junctions(arena: &Arena, limits: &Limits, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn junctions(
+    arena: &Arena,
+    limits: &Limits,
+    value: &Value,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let try_one = |id: &Id| {
         let mut found = Vec::new();
         structure(arena, *id, (value, None), path, &mut found);
@@ -306,21 +346,33 @@ fn lists(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<F
             for (i, item) in items.iter().enumerate() {
                 let at = format!("{path}[{i}]");
                 match &node.list {
-                    List::Set if items[..i].contains(item) => errors.push(FieldError::duplicate(&at, item)),
+                    List::Set if items[..i].contains(item) => {
+                        errors.push(FieldError::duplicate(&at, item))
+                    }
                     List::Map(keys) => {
                         let key = |one: &Value| -> Vec<Value> {
-                            keys.iter().map(|k| one.get(&k.name).or(k.default.as_ref()).cloned().unwrap_or_default()).collect()
+                            keys.iter()
+                                .map(|k| {
+                                    one.get(&k.name)
+                                        .or(k.default.as_ref())
+                                        .cloned()
+                                        .unwrap_or_default()
+                                })
+                                .collect()
                         };
                         let own = key(item);
                         if items[..i].iter().any(|one| key(one) == own) {
                             let names = keys.iter().map(|k| k.name.clone());
-                            let shown: serde_json::Map<_, _> = names.zip(own).filter(|(_, v)| !v.is_null()).collect();
+                            let shown: serde_json::Map<_, _> =
+                                names.zip(own).filter(|(_, v)| !v.is_null()).collect();
                             errors.push(FieldError::duplicate(&at, &Value::Object(shown)));
                         }
                     }
                     _ => {}
                 }
-                if let Some(child) = node.items.filter(|child| arena.get(*child).kind != Type::String) {
+                if let Some(child) =
+                    node.items.filter(|child| arena.get(*child).kind != Type::String)
+                {
                     lists(arena, child, (item, old_element(node, item, old)), &at, errors);
                 }
             }
@@ -354,14 +406,27 @@ fn rules(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<F
         Value::Array(items) => {
             let Some(child) = node.items else { return };
             for (i, item) in items.iter().enumerate() {
-                rules(arena, child, (item, old_element(node, item, old)), &format!("{path}[{i}]"), errors);
+                rules(
+                    arena,
+                    child,
+                    (item, old_element(node, item, old)),
+                    &format!("{path}[{i}]"),
+                    errors,
+                );
             }
         }
         _ => {}
     }
 }
 
-fn rules_at(arena: &Arena, id: Id, pair: Pair, path: &str, name: &str, errors: &mut Vec<FieldError>) {
+fn rules_at(
+    arena: &Arena,
+    id: Id,
+    pair: Pair,
+    path: &str,
+    name: &str,
+    errors: &mut Vec<FieldError>,
+) {
     if arena.get(id).rules_below {
         rules(arena, id, pair, &join(path, name), errors);
     }

@@ -35,7 +35,10 @@ fn too_long(most: usize) -> String {
 
 fn wrapped(text: &str, inner: impl Fn(u8) -> bool, edge: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
-    !bytes.is_empty() && bytes.iter().all(|b| inner(*b)) && edge(bytes[0]) && edge(bytes[bytes.len() - 1])
+    !bytes.is_empty()
+        && bytes.iter().all(|b| inner(*b))
+        && edge(bytes[0])
+        && edge(bytes[bytes.len() - 1])
 }
 
 fn lower(b: u8) -> bool {
@@ -87,7 +90,11 @@ pub fn path_segment(name: &str) -> Vec<String> {
     if name == "." || name == ".." {
         return vec![format!("may not be '{name}'")];
     }
-    ['/', '%'].iter().filter(|c| name.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
+    ['/', '%']
+        .iter()
+        .filter(|c| name.contains(**c))
+        .map(|c| format!("may not contain '{c}'"))
+        .collect()
 }
 
 /// Keys of labels, annotations and taints: a name with an optional DNS prefix.
@@ -179,7 +186,9 @@ pub(crate) fn validate(new: &Value, old: Option<&Value>, rule: &NameRule) -> Vec
     if name.is_empty() && prefix.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else if !name.is_empty() {
-        errors.extend(rule(name).iter().map(|why| FieldError::invalid("metadata.name", &json!(name), why)));
+        errors.extend(
+            rule(name).iter().map(|why| FieldError::invalid("metadata.name", &json!(name), why)),
+        );
     }
     labels(meta.get("labels"), "metadata.labels", &mut errors);
     annotations(meta.get("annotations"), &mut errors);
@@ -194,7 +203,11 @@ fn immutable(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let kept = old.get(field).unwrap_or(&Value::Null);
         let unset = given.is_null() && field != "deletionTimestamp";
         if given != kept && !unset {
-            errors.push(FieldError::invalid(format!("metadata.{field}"), given, "field is immutable"));
+            errors.push(FieldError::invalid(
+                format!("metadata.{field}"),
+                given,
+                "field is immutable",
+            ));
         }
     }
 }
@@ -207,8 +220,16 @@ fn owners(meta: &Value, errors: &mut Vec<FieldError>) {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
         for field in ["apiVersion", "kind", "name", "uid"] {
             if text(field).is_empty() {
-                let what = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
-                errors.push(FieldError::invalid(format!("{path}.{field}"), &json!(text(field)), what));
+                let what = if field == "apiVersion" {
+                    "version must not be empty"
+                } else {
+                    "must not be empty"
+                };
+                errors.push(FieldError::invalid(
+                    format!("{path}.{field}"),
+                    &json!(text(field)),
+                    what,
+                ));
             }
         }
         if owner.get("controller") == Some(&json!(true)) {
@@ -227,18 +248,23 @@ fn owners(meta: &Value, errors: &mut Vec<FieldError>) {
 /// An owner reference in the field order of Go's type.
 fn owner_text(owner: &Value) -> String {
     let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
-    let given = fields.iter().filter_map(|name| owner.get(*name).map(|value| format!("{name:?}:{value}")));
+    let given =
+        fields.iter().filter_map(|name| owner.get(*name).map(|value| format!("{name:?}:{value}")));
     format!("{{{}}}", given.collect::<Vec<_>>().join(","))
 }
 
 fn finalizers(meta: &Value, errors: &mut Vec<FieldError>) {
-    for (i, value) in meta.get("finalizers").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (i, value) in
+        meta.get("finalizers").and_then(Value::as_array).into_iter().flatten().enumerate()
+    {
         let name = value.as_str().unwrap_or_default();
         let path = format!("metadata.finalizers[{i}]");
         let wrong = qualified(name);
         if !wrong.is_empty() {
             errors.extend(wrong.iter().map(|why| FieldError::invalid(&path, value, why)));
-        } else if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+        } else if !name.contains('/')
+            && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes")
+        {
             let what = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(&path, value, what));
         }
@@ -248,7 +274,9 @@ fn finalizers(meta: &Value, errors: &mut Vec<FieldError>) {
 /// A selector at `path` (`matchLabels`, `matchExpressions`).
 pub(super) fn selector(selector: &Value, path: &str, errors: &mut Vec<FieldError>) {
     labels(selector.get("matchLabels"), &format!("{path}.matchLabels"), errors);
-    for (i, one) in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (i, one) in
+        selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten().enumerate()
+    {
         let at = format!("{path}.matchExpressions[{i}]");
         let count = one.get("values").and_then(Value::as_array).map_or(0, Vec::len);
         match one.get("operator").and_then(Value::as_str).unwrap_or_default() {
@@ -273,6 +301,9 @@ pub(super) fn selector(selector: &Value, path: &str, errors: &mut Vec<FieldError
 }
 
 /// An object, made on the way if it is missing.
-pub(super) fn object<'a>(parent: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
+pub(super) fn object<'a>(
+    parent: &'a mut Map<String, Value>,
+    name: &str,
+) -> Option<&'a mut Map<String, Value>> {
     parent.entry(name).or_insert_with(|| json!({})).as_object_mut()
 }

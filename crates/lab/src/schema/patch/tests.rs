@@ -1,0 +1,1 @@
+//! Patches against what a real server answered.
