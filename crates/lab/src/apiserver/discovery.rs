@@ -183,7 +183,10 @@ pub(super) fn tagged(value: &Value, headers: &HeaderMap) -> Response<Body> {
     let tag = format!("\"{}\"", hash(&bytes));
     let known = route::header_text(headers, &header::IF_NONE_MATCH);
     let mut response = if known.split(',').any(|one| one.trim() == tag) {
-        render::response(304, media::Accept::PLAIN.content_type(), render::whole(""))
+        // Caches take over the headers of a 304: it must not tell another type than the answer it stands for.
+        let mut unchanged = render::response(304, "", render::whole(""));
+        unchanged.headers_mut().remove(header::CONTENT_TYPE);
+        unchanged
     } else {
         let form = media::Accept { encoding: media::Encoding::Json, shape: Shape::Discovery };
         render::response(200, form.content_type(), render::whole(bytes))

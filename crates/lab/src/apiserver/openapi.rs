@@ -47,7 +47,9 @@ pub(super) fn answer(
     let mut response = discovery::tagged(&document, headers);
     let map = response.headers_mut();
     let json = media::Accept::PLAIN.content_type();
-    map.insert(header::CONTENT_TYPE, HeaderValue::from_static(json));
+    if map.contains_key(header::CONTENT_TYPE) {
+        map.insert(header::CONTENT_TYPE, HeaderValue::from_static(json));
+    }
     if !asked.is_empty() {
         let forever = HeaderValue::from_static("public, immutable");
         map.insert(header::CACHE_CONTROL, forever);

@@ -202,7 +202,28 @@ fn configuration(request: &Request) -> Result<Value, Status> {
     }
     same_name(request, &config)?;
     create::same_namespace(request, &mut config)?;
+    keep_own_part(request, &mut config);
     Ok(config)
+}
+
+/// Takes out what this path does not write, so that it is not owned either.
+fn keep_own_part(request: &Request, config: &mut Value) {
+    let Some(map) = config.as_object_mut() else { return };
+    match request.subresource.as_str() {
+        "" if request.kind.behaviour.status_apart => {
+            map.remove("status");
+        }
+        "status" => {
+            map.retain(|field, _| {
+                matches!(field.as_str(), "apiVersion" | "kind" | "metadata" | "status")
+            });
+            if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+                let identity = ["name", "namespace", "uid", "resourceVersion"];
+                metadata.retain(|field, _| identity.contains(&field.as_str()));
+            }
+        }
+        _ => {}
+    }
 }
 
 fn merge(
@@ -218,12 +239,13 @@ fn merge(
     apply::apply(&kind.schema, live, config, &ctx, force).map_err(|error| {
         let message = error.to_string();
         match error {
-            ApplyError::Conflicts { causes } => Status::new(409, "Conflict", message).with({
+            ApplyError::Conflicts { causes, .. } => Status::new(409, "Conflict", message).with({
                 let mut details = details("", "", "");
                 details["causes"] = Value::Array(causes);
                 details
             }),
-            _ => Status::new(500, "", message),
+            ApplyError::ManagedFields => Status::bad_request(message),
+            ApplyError::Typed(_) => Status::new(500, "", message),
         }
     })
 }

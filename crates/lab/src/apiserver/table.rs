@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 mod age;
 mod builtin;
 mod cells;
+mod pods;
 
 pub(super) use builtin::builtin_columns;
 
