@@ -1,0 +1,1 @@
+//! Which pods leave, which wait, and what is said of them.

@@ -1,0 +1,250 @@
+//! From the order to the Node: the server is made, boots and joins, or the machine fails.
+
+use super::draft::{Draft, later};
+use super::{Answer, Refused, Server, ServerState, Step};
+use crate::node;
+use crate::reason::Reason;
+use drover_api::{
+    ConditionStatus, ConditionType, MachineAddress, OperationState, OperationType, Phase,
+    ProviderState,
+};
+use jiff::Timestamp;
+
+/// Goes on with a machine that has no Node.
+pub fn go_on(draft: &mut Draft) {
+    if draft.status.node_ref.is_some() {
+        node_lost(draft);
+    }
+    if withdrawn(draft) {
+        return;
+    }
+    let deadline = deadline(draft);
+    if draft.status.phase == Some(Phase::Failed) {
+        return;
+    }
+    if deadline <= draft.seen.now {
+        return miss_deadline(draft);
+    }
+    draft.wake_at(deadline);
+    if draft.seen.description.is_err() {
+        draft.phase(Phase::Pending);
+        let why = Reason::DescriptionInvalid;
+        draft.condition(ConditionType::Ready, ConditionStatus::False, why, "");
+        return;
+    }
+    match &draft.seen.machine.spec.provider_id {
+        None => make(draft),
+        Some(_) => await_node(draft),
+    }
+}
+
+/// Mirantis: a machine whose deletion is asked for, and that has nothing to drain, goes at once.
+fn withdrawn(draft: &mut Draft) -> bool {
+    let asked = draft.seen.description.is_ok_and(|description| description.delete);
+    if asked {
+        draft.step(Step::DeleteMachine { why: Reason::DeletionRequested });
+    }
+    asked
+}
+
+/// A Node that was there and is not any more: the clock of joining starts anew.
+fn node_lost(draft: &mut Draft) {
+    let name = draft.status.node_ref.take().and_then(|node| node.name).unwrap_or_default();
+    let message = format!("node {name} was deleted");
+    draft.condition(ConditionType::NodeJoined, ConditionStatus::False, Reason::NodeGone, &message);
+    draft.condition(ConditionType::Ready, ConditionStatus::False, Reason::NodeGone, &message);
+    draft.status.versions = None;
+    if draft.status.phase != Some(Phase::Failed) {
+        draft.phase(Phase::Unknown);
+    }
+    draft.warn(Reason::NodeGone, message);
+}
+
+/// Until when the machine must have a Node: counted from its birth, or from the loss of its Node.
+fn deadline(draft: &Draft) -> Timestamp {
+    let machine = draft.seen.machine;
+    let born = machine.metadata.creation_timestamp.as_ref().map_or(draft.seen.now, |time| time.0);
+    let lost = draft.status.conditions.iter().find(|condition| {
+        condition.type_ == ConditionType::NodeJoined.as_str()
+            && condition.reason == Reason::NodeGone.as_str()
+    });
+    let lost = lost.and_then(|condition| condition.last_transition_time.as_ref());
+    let from = lost.map_or(born, |time| time.0);
+    let given = machine.spec.creation_timeout.map(|timeout| timeout.0);
+    later(from, given.unwrap_or(draft.seen.settings.join_timeout))
+}
+
+fn miss_deadline(draft: &mut Draft) {
+    let last = draft.status.error_message.clone();
+    let cause = last.map(|error| format!("; the last error was: {error}")).unwrap_or_default();
+    let message = format!("{}{cause}", Reason::JoinDeadlineExceeded.sentence());
+    let (type_, state) = (OperationType::Create, OperationState::Failed);
+    draft.operation_with(type_, state, &message, Some("DeadlineExceeded"));
+    draft.fail("JoinClusterTimeoutError", Reason::JoinDeadlineExceeded, &message);
+}
+
+fn make(draft: &mut Draft) {
+    match draft.heard() {
+        None => {
+            ordered(draft);
+            let memory = draft.memory();
+            draft.step(Step::CreateServer { memory });
+        }
+        // The promise goes into the status, which is written before the step is taken.
+        Some(Answer::Record { memory }) => {
+            draft.remember(memory);
+            ordered(draft);
+            draft.step(Step::CreateServer { memory: memory.clone() });
+        }
+        Some(Answer::Waiting { memory, waits_for, .. }) => {
+            draft.remember(memory);
+            let message = format!("the cloud is at work: {waits_for}");
+            under_way(draft, Reason::ServerWaiting, &message);
+            draft.no_error();
+        }
+        Some(Answer::Created { memory, server }) => {
+            draft.remember(memory);
+            created(draft, server);
+        }
+        Some(Answer::Refused(refused)) => refuse(draft, refused),
+        // Answers to questions of another part of its life.
+        Some(Answer::Seen(_) | Answer::Deleting { .. } | Answer::Gone) => {
+            let memory = draft.memory();
+            draft.step(Step::CreateServer { memory });
+        }
+    }
+}
+
+fn ordered(draft: &mut Draft) {
+    // A machine in trouble stays so until the cloud gives another answer.
+    if draft.status.phase != Some(Phase::CrashLoopBackOff) {
+        under_way(draft, Reason::ServerOrdered, "");
+    }
+}
+
+fn under_way(draft: &mut Draft, why: Reason, message: &str) {
+    draft.phase(Phase::Pending);
+    draft.condition(ConditionType::ServerReady, ConditionStatus::False, why, message);
+    draft.condition(ConditionType::Ready, ConditionStatus::False, Reason::ServerOrdered, "");
+    let description = Reason::ServerOrdered.sentence();
+    draft.operation(OperationType::Create, OperationState::Processing, description);
+}
+
+fn created(draft: &mut Draft, server: &Server) {
+    draft.spec("providerID", server.provider_id.as_str().into());
+    show(draft, server);
+    draft.no_error();
+    draft.condition(ConditionType::ServerReady, ConditionStatus::True, Reason::ServerRunning, "");
+    draft.tell(Reason::ServerRunning, format!("server {} runs", server.provider_id));
+    await_join(draft);
+}
+
+/// Writes down what the cloud showed of a server.
+pub fn show(draft: &mut Draft, server: &Server) {
+    draft.status.provider_id = Some(server.provider_id.clone());
+    draft.status.instance_name = Some(server.name.clone());
+    let mut addresses: Vec<MachineAddress> = server
+        .addresses
+        .iter()
+        .map(|(address, external)| MachineAddress {
+            type_: if *external { "ExternalIP" } else { "InternalIP" }.to_owned(),
+            address: address.to_string(),
+        })
+        .collect();
+    addresses.sort_by_key(|address| address.type_ != "InternalIP");
+    draft.status.addresses = addresses;
+    let first = |type_: &str| {
+        let found = draft.status.addresses.iter().find(|address| address.type_ == type_);
+        found.map(|address| address.address.clone())
+    };
+    let (private_ip, public_ip) = (first("InternalIP"), first("ExternalIP"));
+    let (state, ready) = match &server.state {
+        ServerState::Building => ("BUILD", false),
+        ServerState::Running => ("ACTIVE", true),
+        ServerState::Stopped => ("SHUTOFF", false),
+        ServerState::Deleting => ("DELETING", false),
+        ServerState::Failed(_) => ("ERROR", false),
+    };
+    let id = server.provider_id.rsplit('/').next().map(str::to_owned);
+    let status = draft.status.provider_status.get_or_insert_default();
+    status.provider_instance_state =
+        Some(ProviderState { id, state: Some(state.to_owned()), ready: Some(ready) });
+    status.private_ip = private_ip;
+    status.public_ip = public_ip;
+}
+
+fn await_join(draft: &mut Draft) {
+    draft.phase(Phase::Pending);
+    let (type_, why) = (ConditionType::NodeJoined, Reason::NodeAwaited);
+    let name = node::name_of(draft.seen.machine);
+    let message = format!("node {name} has not registered yet");
+    let lost = draft.status.conditions.iter().any(|condition| {
+        condition.type_ == type_.as_str() && condition.reason == Reason::NodeGone.as_str()
+    });
+    if !lost {
+        draft.condition(type_, ConditionStatus::False, why, &message);
+    }
+    draft.condition(ConditionType::Ready, ConditionStatus::False, why, &message);
+    let description = "the server runs and is to become a node";
+    draft.operation(OperationType::Create, OperationState::Processing, description);
+}
+
+/// The server was made; it is looked at now and then until its Node comes.
+fn await_node(draft: &mut Draft) {
+    match draft.heard() {
+        Some(Answer::Seen(None)) => gone(draft),
+        Some(Answer::Seen(Some(server)) | Answer::Created { server, .. }) => {
+            show(draft, server);
+            if let ServerState::Failed(message) = &server.state {
+                let message = format!("the server failed: {message}");
+                draft.operation(OperationType::Create, OperationState::Failed, &message);
+                return draft.fail("CreateError", Reason::ServerFailed, &message);
+            }
+            let runs = server.state == ServerState::Running;
+            let why = if runs { Reason::ServerRunning } else { Reason::ServerStopped };
+            draft.condition(ConditionType::ServerReady, runs.into(), why, "");
+            await_join(draft);
+            let asked = draft.seen.heard.map_or(draft.seen.now, |heard| heard.at);
+            let again = later(asked, draft.seen.settings.look_interval);
+            if again <= draft.seen.now {
+                draft.step(Step::LookAtServer);
+            } else {
+                draft.wake_at(again);
+            }
+        }
+        Some(Answer::Refused(refused)) => {
+            await_join(draft);
+            draft.error("CreateError", &refused.message);
+        }
+        _ => {
+            await_join(draft);
+            draft.step(Step::LookAtServer);
+        }
+    }
+}
+
+/// MetaKube: a server deleted behind our back costs the machine, and its set makes another.
+pub fn gone(draft: &mut Draft) {
+    let why = Reason::ServerGone;
+    draft.condition(ConditionType::ServerReady, ConditionStatus::False, why, "");
+    draft.condition(ConditionType::Ready, ConditionStatus::False, why, "");
+    draft.warn(why, why.sentence().to_owned());
+    draft.step(Step::DeleteMachine { why });
+}
+
+fn refuse(draft: &mut Draft, refused: &Refused) {
+    let message = refused.message.as_str();
+    let (type_, state) = (OperationType::Create, OperationState::Failed);
+    draft.operation_with(type_, state, message, Some(&refused.code));
+    let server = ConditionType::ServerReady;
+    let is_new = draft.condition(server, ConditionStatus::False, refused.why, message);
+    if refused.why == Reason::ServerFailed {
+        return draft.fail("CreateError", refused.why, message);
+    }
+    draft.phase(Phase::CrashLoopBackOff);
+    draft.error("CreateError", message);
+    draft.condition(ConditionType::Ready, ConditionStatus::False, refused.why, message);
+    if is_new {
+        draft.warn(refused.why, message.to_owned());
+    }
+}

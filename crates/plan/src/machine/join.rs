@@ -1,0 +1,186 @@
+//! A machine with its Node: kept in step, watched, and drained when its description asks for it.
+
+use super::draft::{Draft, later};
+use super::{Answer, Step, create, delete};
+use crate::node;
+use crate::reason::Reason;
+use drover_api::{
+    ConditionStatus, ConditionType, MachineAddress, OperationState, OperationType, Phase, Versions,
+};
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use kube::ResourceExt;
+use std::{sync::Arc, time::Duration};
+
+/// Follows a machine that has a Node.
+pub fn follow(draft: &mut Draft, node: &Arc<Node>) {
+    let is_new = draft.status.node_ref.as_ref().and_then(|it| it.uid.clone()) != node.uid();
+    refer(draft, node);
+    if is_new {
+        let message = format!("node {} registered", node.name_any());
+        draft.tell(Reason::NodeJoined, message);
+    }
+    if !draft.holds(ConditionType::Ready) {
+        draft.step(Step::DeleteToken);
+    }
+    draft.condition(ConditionType::NodeJoined, ConditionStatus::True, Reason::NodeJoined, "");
+    if draft.seen.machine.spec.provider_id.is_none() {
+        adopt_id(draft, node);
+    }
+    keep_in_step(draft, node);
+    match delete::asked(draft) {
+        Some(why) => delete::evacuate_on_request(draft, node, why),
+        None => delete::return_to_service(draft, node),
+    }
+    if is_new && draft.status.phase != Some(Phase::Failed) {
+        // Ready is not said in the pass that deletes the token: whoever is Ready has none.
+        draft.condition(ConditionType::Ready, ConditionStatus::False, Reason::NodeJoined, "");
+        draft.phase(Phase::Pending);
+        draft.wake_after(Duration::ZERO);
+        return;
+    }
+    watch(draft, node);
+}
+
+fn refer(draft: &mut Draft, node: &Node) {
+    draft.status.node_ref = Some(ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.name_any()),
+        uid: node.uid(),
+        ..ObjectReference::default()
+    });
+    let status = node.status.as_ref();
+    let info = status.and_then(|status| status.node_info.as_ref());
+    if let Some(info) = info {
+        draft.status.versions =
+            Some(Versions { kubelet: info.kubelet_version.clone(), control_plane: None });
+    }
+    let shown = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    // Until the cloud controller manager has looked, the Node knows less than the cloud said.
+    if shown.iter().any(|address| address.type_ == "InternalIP") {
+        let rank = |type_: &str| ["InternalIP", "ExternalIP"].iter().position(|it| *it == type_);
+        let mut addresses: Vec<MachineAddress> = shown
+            .iter()
+            .map(|it| MachineAddress { type_: it.type_.clone(), address: it.address.clone() })
+            .collect();
+        addresses.sort_by_key(|it| rank(&it.type_).unwrap_or(usize::MAX));
+        draft.status.addresses = addresses;
+    }
+}
+
+/// The cloud's answer was lost, or the machine was made by another hand: the Node knows its server.
+fn adopt_id(draft: &mut Draft, node: &Node) {
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
+    if let Some(id) = id.filter(|id| !id.is_empty()) {
+        draft.status.provider_id = Some(id.clone());
+        draft.spec("providerID", id.into());
+    }
+}
+
+fn keep_in_step(draft: &mut Draft, node: &Node) {
+    if node.metadata.deletion_timestamp.is_some() {
+        return;
+    }
+    let seen = draft.seen;
+    let startup = startup_taint(draft, node);
+    let fit = startup.is_some() && node::unfit(node, seen.pods).is_none();
+    let mut wanted = node::Wanted::by(seen.machine, seen.description.ok());
+    wanted.taints.retain(|taint| !seen.settings.startup_taints.contains(&taint.key));
+    let also = startup.filter(|_| fit);
+    if seen.description.is_err() {
+        // Labels that only the description knows would be taken away.
+        return;
+    }
+    if let Some(patch) = node::sync(seen.machine, node, &wanted, also) {
+        let why = if fit { Reason::StartupTaintRemoved } else { Reason::NodeSynced };
+        draft.step(Step::PatchNode { name: node.name_any(), patch, why });
+    }
+}
+
+/// The first startup taint that the Node carries.
+fn startup_taint<'a>(draft: &Draft<'a>, node: &Node) -> Option<&'a str> {
+    let keys = draft.seen.settings.startup_taints.iter();
+    keys.map(String::as_str).find(|key| node::has_taint(node, key))
+}
+
+/// Sets Ready and the phase by what the Node says.
+fn watch(draft: &mut Draft, node: &Node) {
+    let tainted = startup_taint(draft, node).is_some();
+    let why = if !node::is_ready(node) {
+        Some(Reason::NodeNotReady)
+    } else if tainted {
+        node::unfit(node, draft.seen.pods).or(Some(Reason::CriticalPodsAwaited))
+    } else {
+        None
+    };
+    let Some(why) = why else {
+        let ready = ConditionType::Ready;
+        if draft.condition(ready, ConditionStatus::True, Reason::NodeReady, "") {
+            draft.tell(Reason::NodeReady, format!("node {} is ready", node.name_any()));
+        }
+        draft.condition(
+            ConditionType::ServerReady,
+            ConditionStatus::True,
+            Reason::ServerRunning,
+            "",
+        );
+        draft.phase(Phase::Running);
+        draft.operation(OperationType::Create, OperationState::Successful, "the node is ready");
+        if draft.seen.description.is_ok() {
+            draft.no_error();
+        }
+        return;
+    };
+    if draft.status.phase == Some(Phase::Failed) {
+        return;
+    }
+    let was_ready = matches!(draft.status.phase, Some(Phase::Running | Phase::Unknown));
+    let is_new = draft.condition(ConditionType::Ready, ConditionStatus::False, why, "");
+    if !was_ready {
+        draft.phase(Phase::Pending);
+        let description = "the node registered and is to become ready";
+        draft.operation(OperationType::Create, OperationState::Processing, description);
+        return;
+    }
+    draft.phase(Phase::Unknown);
+    if is_new {
+        draft.warn(why, format!("node {}: {}", node.name_any(), why.sentence()));
+    }
+    draft.operation(OperationType::HealthCheck, OperationState::Processing, why.sentence());
+    if !outlived(draft) {
+        look(draft);
+    }
+}
+
+/// Gardener: a machine that is unhealthy for longer than its health timeout is Failed.
+fn outlived(draft: &mut Draft) -> bool {
+    let spec = &draft.seen.machine.spec;
+    let never = spec.disable_health_timeout.unwrap_or(false);
+    let Some(timeout) = spec.health_timeout.filter(|_| !never) else { return false };
+    let since = draft.since(ConditionType::Ready).unwrap_or(draft.seen.now);
+    let end = later(since, timeout.0);
+    if end > draft.seen.now {
+        draft.wake_at(end);
+        return false;
+    }
+    let message = format!("the node was not ready for {timeout}");
+    let (type_, state) = (OperationType::HealthCheck, OperationState::Failed);
+    draft.operation(type_, state, &message);
+    draft.fail("UnhealthyNode", Reason::HealthDeadlineExceeded, &message);
+    true
+}
+
+/// Whether the server behind a Node that fell silent is still there.
+fn look(draft: &mut Draft) {
+    match draft.heard() {
+        Some(Answer::Seen(None)) => create::gone(draft),
+        Some(Answer::Seen(Some(server))) => {
+            create::show(draft, server);
+            let runs = server.state == super::ServerState::Running;
+            let why = if runs { Reason::ServerRunning } else { Reason::ServerStopped };
+            draft.condition(ConditionType::ServerReady, runs.into(), why, "");
+        }
+        Some(Answer::Refused(_)) => {}
+        _ => draft.step(Step::LookAtServer),
+    }
+}

@@ -1,0 +1,1 @@
+//! The life of a machine, step by step.

@@ -1,0 +1,1 @@
+//! What is put on nodes, and what is left alone.
