@@ -113,22 +113,24 @@ pub(super) fn write(object: &mut Value, mut entries: Vec<Entry>) {
     meta.insert("managedFields".into(), Value::Array(list.collect()));
 }
 
-/// Fields of others that a write touches, by owner.
-pub(super) fn conflicts(
-    entries: &[Entry],
-    me: &Manager,
-    touched: &Set,
-) -> Vec<(String, Vec<String>)> {
+/// Fields of others that a write touches, as causes of a Status, by owner.
+pub(super) fn conflicts(entries: &[Entry], me: &Manager, touched: &Set) -> Vec<Value> {
     let mut found: Vec<(String, Vec<String>)> = entries
         .iter()
         .filter(|entry| entry.manager != *me)
         .map(|entry| {
             (shown(&entry.manager), fields::paths(&fields::intersection(&entry.fields, touched)))
         })
-        .filter(|(_, paths)| !paths.is_empty())
         .collect();
     found.sort();
+    let cause = |owner: &str, path: String| {
+        let message = format!("conflict with {owner}");
+        json!({"reason": "FieldManagerConflict", "message": message, "field": path})
+    };
     found
+        .into_iter()
+        .flat_map(|(owner, paths)| paths.into_iter().map(move |path| cause(&owner, path)))
+        .collect()
 }
 
 fn shown(manager: &Manager) -> String {
@@ -142,24 +144,25 @@ fn shown(manager: &Manager) -> String {
     text
 }
 
-/// Conflicts as message and causes of a Status.
-pub(super) fn explain(conflicts: &[(String, Vec<String>)]) -> (String, Vec<Value>) {
-    let causes: Vec<Value> = conflicts
-        .iter()
-        .flat_map(|(owner, paths)| {
-            let message = format!("conflict with {owner}");
-            paths.iter().map(move |path| json!({"reason": "FieldManagerConflict", "message": message, "field": path}))
-        })
-        .collect();
-    if let [(owner, paths)] = conflicts
-        && let [path] = &paths[..]
-    {
-        return (format!("Apply failed with 1 conflict: conflict with {owner}: {path}"), causes);
+/// Conflicts in Kubernetes' words.
+pub(super) fn explain(causes: &[Value]) -> String {
+    let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+    if let [one] = causes {
+        return format!(
+            "Apply failed with 1 conflict: {}: {}",
+            text(one, "message"),
+            text(one, "field")
+        );
     }
-    let mut lines = Vec::new();
-    for (owner, paths) in conflicts {
-        lines.push(format!("conflicts with {owner}:"));
-        lines.extend(paths.iter().map(|path| format!("- {path}")));
+    let mut lines: Vec<String> = Vec::new();
+    let mut last = String::new();
+    for cause in causes {
+        let owner = text(cause, "message").replacen("conflict", "conflicts", 1);
+        if owner != last {
+            lines.push(format!("{owner}:"));
+            last = owner;
+        }
+        lines.push(format!("- {}", text(cause, "field")));
     }
-    (format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n")), causes)
+    format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n"))
 }

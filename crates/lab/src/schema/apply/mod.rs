@@ -40,10 +40,8 @@ impl Writer<'_> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApplyError {
     /// 409, reason `Conflict`: others own fields that the configuration sets to something else.
-    #[error("{message}")]
+    #[error("{}", entries::explain(causes))]
     Conflicts {
-        /// In Kubernetes' words.
-        message: String,
         /// `reason: FieldManagerConflict`, `message`, `field` of each, as in `details.causes` of the Status.
         causes: Vec<Value>,
     },
@@ -96,8 +94,7 @@ pub fn apply(
     let diff = typed::compare(place, live, &merged);
     let conflicts = entries::conflicts(&entries, &me, &diff.set);
     if !force && !conflicts.is_empty() {
-        let (message, causes) = entries::explain(&conflicts);
-        return Err(ApplyError::Conflicts { message, causes });
+        return Err(ApplyError::Conflicts { causes: conflicts });
     }
     for entry in entries.iter_mut().filter(|entry| entry.manager != me) {
         fields::subtract(&mut entry.fields, &diff.set);

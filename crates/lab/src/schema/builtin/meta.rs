@@ -1,7 +1,7 @@
 //! Validation of `metadata`, and of the names Kubernetes gives rules for.
 
 use crate::schema::error::FieldError;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Kubernetes: longest name of a label value, a label's name and an RFC 1123 label, in bytes.
 const LABEL_MAX: usize = 63;
@@ -298,12 +298,4 @@ pub(super) fn selector(selector: &Value, path: &str, errors: &mut Vec<FieldError
         let at = format!("{at}.key");
         errors.extend(qualified(key).iter().map(|why| FieldError::invalid(&at, &json!(key), why)));
     }
-}
-
-/// An object, made on the way if it is missing.
-pub(super) fn object<'a>(
-    parent: &'a mut Map<String, Value>,
-    name: &str,
-) -> Option<&'a mut Map<String, Value>> {
-    parent.entry(name).or_insert_with(|| json!({})).as_object_mut()
 }

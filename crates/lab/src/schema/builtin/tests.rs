@@ -1,0 +1,1 @@
+//! Built-in kinds against what a real server made of them.
