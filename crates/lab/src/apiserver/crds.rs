@@ -166,20 +166,20 @@ pub(super) fn settle(server: &ApiServer, request: &Request) {
     if kind.storage == storage() {
         let (_, all) = server.store().list(&storage(), None);
         all.iter().for_each(|crd| settle_one(server, crd));
-        withdraw(server, &all);
+        withdraw(server);
     } else if kind.closing {
         let name = format!("{}.{}", kind.plural, kind.group);
         let key = Key { resource: storage(), namespace: String::new(), name };
         if let Some(crd) = server.store().get(&key) {
             settle_one(server, &crd);
         }
-        let (_, all) = server.store().list(&storage(), None);
-        withdraw(server, &all);
+        withdraw(server);
     }
 }
 
 /// Stops serving kinds whose definition is gone.
-fn withdraw(server: &ApiServer, all: &[std::sync::Arc<Value>]) {
+fn withdraw(server: &ApiServer) {
+    let (_, all) = server.store().list(&storage(), None);
     let groups = server.registry().groups();
     let left: Vec<ResourceId> = all.iter().map(|crd| resource(crd)).collect();
     let mut gone: Vec<ResourceId> = groups
