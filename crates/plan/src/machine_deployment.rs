@@ -32,7 +32,8 @@ pub struct Settings {
 pub struct Observed<'a> {
     pub deployment: &'a MachineDeployment,
     /// At least every MachineSet of the namespace that the deployment controls, that its selector
-    /// matches, or whose name begins with its own; in any order. Others are passed over.
+    /// matches, or whose name begins with its own; in any order. Others are passed over. What
+    /// this manager wrote of them must show at once: the bounds hold over all sets together.
     pub sets: &'a [Arc<MachineSet>],
     /// How many machines are being deleted, by the name of their set.
     pub leaving: &'a BTreeMap<String, u32>,

@@ -44,6 +44,7 @@ impl Default for Settings {
 
 /// A set and its machines, as the caches show them.
 pub struct Observed<'a> {
+    /// What this manager wrote of its status must show at once; the machines may lag.
     pub set: &'a MachineSet,
     /// Every Machine of the set's namespace that the set controls, or that its selector matches and
     /// nobody controls, or whose name the set has promised; in any order.
@@ -105,7 +106,8 @@ pub fn plan(seen: &Observed) -> Plan {
     staying.sort_by(|a, b| a.rank.cmp(&b.rank));
 
     let losses = choice::losses(&staying, seen);
-    let kept = staying.len() - losses.deletes.len();
+    // A machine that goes now has its replacement when it was seen to go: not both of them count.
+    let have = staying.len();
 
     // A name is promised in the status before it is created and until it is seen, so that neither
     // a crash nor a lagging cache brings up a second machine in its place. A promise beyond the
@@ -113,10 +115,10 @@ pub fn plan(seen: &Observed) -> Plan {
     let mut promised = past.promised.clone();
     promised.retain(|name| !claim.names.contains(name.as_str()));
     let burst = seen.settings.create_burst_max.saturating_sub(promised.len());
-    let births = losses.target.saturating_sub(kept + promised.len()).min(burst);
+    let births = losses.target.saturating_sub(have + promised.len()).min(burst);
     let minted = mint(seen.set, past.minted, births, &claim.names, &mut promised);
 
-    let wanted = promised.iter().take(losses.target.saturating_sub(kept));
+    let wanted = promised.iter().take(losses.target.saturating_sub(have));
     let creates = wanted.map(|name| Step::Create {
         machine: Box::new(newborn(seen.set, name)),
         why: Reason::MachineMissing,

@@ -268,7 +268,7 @@ fn machines_change_hands_by_labels_and_controller() {
 
 #[test]
 fn a_failed_machine_without_a_node_is_replaced_when_it_is_old_enough() {
-    let replaced = "create nodes-sxtsc: MachineMissing; delete m1: MachineFailed";
+    let replaced = "delete m1: MachineFailed";
     check(&set(1), "m1 failed", replaced);
     check(&surging(1), "m1 failed", replaced);
     check(&set(1), "m1 failed age=20", "wake 40s");
@@ -282,20 +282,16 @@ fn a_failed_machine_with_a_node_stays_until_its_replacement_is_available() {
     check(&surging(2), &format!("{failed}; m3 ready"), "delete m1: MachineFailed");
     let two = "m1 failed joined; m2 failed joined; m3 ready";
     check(&surging(3), two, "create nodes-sxtsc: MachineMissing");
-    check(
-        &surging(3),
-        &format!("{two}; m4 ready"),
-        "create nodes-sxtsc: MachineMissing; delete m1: MachineFailed",
-    );
+    check(&surging(3), &format!("{two}; m4 ready"), "delete m1: MachineFailed");
     check(&surging(0), "m1 failed joined", "delete m1: MachineFailed");
 }
 
 #[test]
 fn without_surge_one_failed_machine_goes_first() {
     let both = "m1 failed joined; m2 failed joined; m3 ready";
-    check(&set(3), both, "create nodes-sxtsc: MachineMissing; delete m1: MachineFailed");
+    check(&set(3), both, "delete m1: MachineFailed");
     check(&set(3), "m2 failed joined; m3 ready; m4", "");
-    let next = "create nodes-sxtsc: MachineMissing; delete m2: MachineFailed";
+    let next = "delete m2: MachineFailed";
     check(&set(3), "m2 failed joined; m3 ready; m4 ready", next);
 }
 
