@@ -31,9 +31,15 @@ pub enum Identity {
 pub enum Named {
     Id(String),
     /// A name, and what it is a name in: a domain, or the user of an application credential.
-    Name { name: String, domain: Domain },
+    Name {
+        name: String,
+        domain: Domain,
+    },
     /// An application credential by name belongs to a user.
-    OfUser { name: String, user: Box<Named> },
+    OfUser {
+        name: String,
+        user: Box<Named>,
+    },
 }
 
 /// A domain by one of its two names.
@@ -284,7 +290,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let error = read(&[("OS_AUTH_URL", "https://k"), ("OS_USERNAME", "u"), ("OS_PASSWORD", "p")]);
+        let error =
+            read(&[("OS_AUTH_URL", "https://k"), ("OS_USERNAME", "u"), ("OS_PASSWORD", "p")]);
         let text = error.unwrap_err().to_string();
         assert!(text.contains("the domain of the user is missing"), "{text}");
         assert!(text.contains("OS_USER_DOMAIN_NAME"), "{text}");

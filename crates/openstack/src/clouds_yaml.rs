@@ -98,7 +98,8 @@ fn variables(environment: Environment<'_>) -> Option<Credentials> {
         .iter()
         .filter_map(|name| environment(name).map(|value| ((*name).to_owned(), value)))
         .collect();
-    if let Some(pem) = environment("OS_CACERT").and_then(|path| std::fs::read_to_string(path).ok()) {
+    if let Some(pem) = environment("OS_CACERT").and_then(|path| std::fs::read_to_string(path).ok())
+    {
         pairs.insert("cacert".into(), pem);
     }
     if let Some(value) = environment("OS_INSECURE") {

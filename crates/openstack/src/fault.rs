@@ -39,7 +39,13 @@ pub struct Refusal {
 impl Refusal {
     /// Reads an answer. A body that does not parse never hides the status.
     #[must_use]
-    pub fn read(call: String, creates: bool, status: StatusCode, head: &HeaderMap, body: &[u8]) -> Self {
+    pub fn read(
+        call: String,
+        creates: bool,
+        status: StatusCode,
+        head: &HeaderMap,
+        body: &[u8],
+    ) -> Self {
         let (kind, message) = words(body);
         let header = |name: &str| head.get(name).and_then(|value| value.to_str().ok());
         let request_id = header("x-openstack-request-id").or(header("x-compute-request-id"));
@@ -71,7 +77,9 @@ impl Refusal {
             (403, _) if says("Quota exceeded") || says("is over the limit") => {
                 Error::QuotaExceeded(text)
             }
-            (403, _) if says("Only volume-backed servers") || says("Maximum number of metadata") => {
+            (403, _)
+                if says("Only volume-backed servers") || says("Maximum number of metadata") =>
+            {
                 Error::Invalid(text)
             }
             (403, _) => Error::Forbidden(text),

@@ -222,9 +222,7 @@ mod tests {
     }
 
     fn body(project: bool) -> Vec<u8> {
-        let endpoint = |region: &str, interface: &str, url: &str| {
-            json!({"region": region, "region_id": region, "interface": interface, "url": url})
-        };
+        let endpoint = |region: &str, interface: &str, url: &str| json!({"region": region, "region_id": region, "interface": interface, "url": url});
         let project = project.then(|| json!({"id": "p"}));
         let body = json!({"token": {
             "expires_at": "2026-11-21T02:38:12.000000Z", "project": project,

@@ -2,12 +2,28 @@
 
 mod account;
 mod clock;
+mod cloud;
 mod clouds_yaml;
+mod create;
+mod delete;
 mod fault;
+mod finish;
 mod flight;
 mod gate;
+mod holdings;
+mod instance;
 mod keystone;
+mod lookup;
+mod marks;
+mod parameters;
+mod ports;
+mod promise;
+mod provider;
+mod query;
+mod recall;
 mod session;
 pub mod transport;
+mod wire;
 
 pub use clock::Clock;
+pub use provider::{OpenStack, Setup};

@@ -4,7 +4,7 @@ use crate::{
     account::Account,
     clock::Clock,
     fault::{Fault, Refusal},
-    flight::{Flight, Freshness},
+    flight::Flight,
     gate::{Gates, LONGEST_PAUSE},
     keystone::{self, Service, Token},
     transport::Transport,
@@ -130,12 +130,6 @@ impl Session {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
-    }
-
-    /// The region, when one was named.
-    #[must_use]
-    pub fn region(&self) -> Option<&str> {
-        self.account.region.as_deref()
     }
 
     /// Whether the catalogue has this service.
@@ -264,7 +258,8 @@ impl Session {
         let title = "POST /auth/tokens of identity";
         let mut pause = FIRST_PAUSE;
         for attempt in 1.. {
-            let answer = self.exchange(&self.account.auth_url, &call, title, HeaderMap::new()).await;
+            let answer =
+                self.exchange(&self.account.auth_url, &call, title, HeaderMap::new()).await;
             match answer {
                 Ok((head, body)) => {
                     let secret = head.get("x-subject-token").and_then(|it| it.to_str().ok());
@@ -309,7 +304,7 @@ impl Session {
             let offered = answer["version"]["version"].as_str().unwrap_or_default();
             negotiate(offered).map_err(Fault::Setup)
         };
-        self.compute_version.get(Freshness::Within(Duration::MAX), fetch).await
+        self.compute_version.get(Duration::MAX, fetch).await
     }
 
     /// One request and its whole answer, within the endpoint's limits and the call's time.
@@ -320,15 +315,13 @@ impl Session {
         title: &str,
         mut head: HeaderMap,
     ) -> Result<(HeaderMap, Bytes), Fault> {
-        let unsent = |why: String, retry_after| Fault::Unsent {
-            call: title.to_owned(),
-            why,
-            retry_after,
-        };
+        let unsent =
+            |why: String, retry_after| Fault::Unsent { call: title.to_owned(), why, retry_after };
         let gate = self.gates.of(endpoint);
-        let _permit = gate.enter().await.map_err(|pause| {
-            unsent("the cloud asked for a pause".to_owned(), Some(pause))
-        })?;
+        let _permit = gate
+            .enter()
+            .await
+            .map_err(|pause| unsent("the cloud asked for a pause".to_owned(), Some(pause)))?;
         if call.not_after.is_some_and(|moment| self.clock.now() > moment) {
             return Err(unsent("its time is over".to_owned(), Some(Duration::ZERO)));
         }
@@ -346,10 +339,10 @@ impl Session {
         let lost = |why: String| Fault::Lost { call: title.to_owned(), why };
         let answer = tokio::time::timeout(CALL_TIMEOUT, async {
             let answer = self.transport.clone().oneshot(request).await.map_err(|error| {
-                if never_connected(&error) {
-                    unsent(format!("no connection ({})", chain(&*error)), None)
+                if error.unsent {
+                    unsent(format!("no connection ({error})"), None)
                 } else {
-                    lost(format!("no answer ({})", chain(&*error)))
+                    lost(format!("no answer ({error})"))
                 }
             })?;
             let (parts, body) = answer.into_parts();
@@ -403,22 +396,6 @@ fn negotiate(offered: &str) -> Result<String, Error> {
             "the compute service offers microversion {offered:?}; 2.52 or later is needed for tags"
         ))),
     }
-}
-
-fn never_connected(error: &crate::transport::BoxError) -> bool {
-    let client = error.downcast_ref::<hyper_util::client::legacy::Error>();
-    client.is_some_and(hyper_util::client::legacy::Error::is_connect)
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

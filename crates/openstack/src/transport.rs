@@ -20,11 +20,36 @@ use secrecy::ExposeSecret;
 use std::{sync::Arc, time::Duration};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of an answer.
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+pub type Body = UnsyncBoxBody<Bytes, Failure>;
 /// What carries a request to a cloud and brings the answer.
-pub type Transport = BoxCloneSyncService<Request<Full<Bytes>>, Response<Body>, BoxError>;
+pub type Transport = BoxCloneSyncService<Request<Full<Bytes>>, Response<Body>, Failure>;
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    pub message: String,
+    /// There was not even a connection: the cloud surely did nothing.
+    pub unsent: bool,
+}
+
+impl From<BoxError> for Failure {
+    fn from(error: BoxError) -> Self {
+        let client = error.downcast_ref::<hyper_util::client::legacy::Error>();
+        let unsent = client.is_some_and(hyper_util::client::legacy::Error::is_connect);
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            message.push_str(": ");
+            message.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Self { message, unsent }
+    }
+}
+
 /// Makes the transport for a way of protecting connections.
 pub type Dial = Arc<dyn Fn(&Tls) -> Result<Transport, Error> + Send + Sync>;
 
@@ -44,9 +69,9 @@ where
 {
     let unified = service
         .map_response(|answer: Response<B>| {
-            answer.map(|body| body.map_err(Into::into).boxed_unsync())
+            answer.map(|body| body.map_err(|error| Failure::from(error.into())).boxed_unsync())
         })
-        .map_err(Into::into);
+        .map_err(|error| Failure::from(error.into()));
     BoxCloneSyncService::new(unified)
 }
 

@@ -1,0 +1,108 @@
+//! What is fastened to a server once it runs: floating IP and volumes.
+
+use crate::{
+    create::{BUILD_POLL, Creation},
+    fault::Fault,
+    wire::{FloatingIp, Server},
+};
+use drover_provider::{Created, Error};
+use http::StatusCode;
+use serde_json::json;
+
+/// Fastens what is missing. `Some` when something has to be waited for.
+pub async fn finish(
+    creation: &mut Creation<'_>,
+    server: &Server,
+) -> Result<Option<Created>, Error> {
+    if let Some(pool) = creation.parameters.floating_ip_pool.clone() {
+        if creation.recall.floating_address.is_none() {
+            let Some(port) = port(creation, server).await? else {
+                return Err(Error::ServerFailed(format!(
+                    "server {} has lost its port, there is nothing for a floating IP to lead to",
+                    server.id
+                )));
+            };
+            let address = floating_ip(creation, &pool, &port).await?;
+            creation.recall.floating_address = Some(address);
+            creation.recall.port = Some(port);
+        }
+    }
+    volumes(creation, server).await
+}
+
+/// The port on the first network.
+async fn port(creation: &Creation<'_>, server: &Server) -> Result<Option<String>, Fault> {
+    if let Some(port) = &creation.recall.port {
+        return Ok(Some(port.clone()));
+    }
+    let ports = creation.cloud.ports_of(&creation.marks).await?;
+    let name = &creation.order.claim.owner.name;
+    let ours = ports.into_iter().find(|it| it.device_id == server.id && it.name == *name);
+    Ok(ours.map(|it| it.id))
+}
+
+/// The address that leads to the port. The port is the fence: Neutron refuses a second floating IP for
+/// it, so no look is needed before the first.
+async fn floating_ip(creation: &Creation<'_>, pool: &str, port: &str) -> Result<String, Fault> {
+    let Creation { cloud, marks, .. } = creation;
+    let network = cloud.lookups.pool(&cloud.session, pool).await?;
+    let body = json!({
+        "floating_network_id": network,
+        "port_id": port,
+        "description": marks.description,
+    });
+    let found = match cloud.create_floating_ip(body).await {
+        Ok(made) => made,
+        Err(fault) if fault.status() == Some(StatusCode::CONFLICT) => {
+            match there_already(creation, port).await? {
+                Some(found) => found,
+                None => return Err(fault),
+            }
+        }
+        Err(fault) => return Err(fault),
+    };
+    // One that somebody else led here serves as well, and stays theirs.
+    if marks.on_floating_ip(&found) {
+        let tags = marks.tags(&creation.parameters.tags);
+        if !tags.iter().all(|tag| found.tags.contains(tag)) {
+            cloud.tag("floatingips", &found.id, &tags).await?;
+        }
+    }
+    Ok(found.floating_ip_address)
+}
+
+async fn there_already(creation: &Creation<'_>, port: &str) -> Result<Option<FloatingIp>, Fault> {
+    let found = creation.cloud.floating_ips(("port_id", port)).await?;
+    Ok(found.into_iter().find(|it| it.port_id == port))
+}
+
+async fn volumes(creation: &Creation<'_>, server: &Server) -> Result<Option<Created>, Error> {
+    let wanted = &creation.parameters.additional_volumes;
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let volumes = creation.cloud.volumes_of(&creation.marks).await?;
+    let slots = crate::cloud::by_slot(&volumes);
+    for volume in wanted {
+        let found = slots.get(&volume.name).and_then(|id| volumes.iter().find(|it| it.id == *id));
+        let Some(found) = found else {
+            return Err(Error::ServerFailed(format!("volume {:?} is gone", volume.name)));
+        };
+        let id = &found.id;
+        let there = server.volumes.iter().any(|it| it.id == *id)
+            || found.attachments.iter().any(|it| it.server_id == server.id);
+        match found.status.as_str() {
+            _ if there => {}
+            "available" => creation.cloud.attach(&server.id, id).await?,
+            "error" | "error_deleting" | "deleting" => {
+                let status = &found.status;
+                return Err(Error::ServerFailed(format!("volume {id} is {status}")));
+            }
+            status => {
+                let waits_for = format!("volume {id} to be attached, it is {status}");
+                return Ok(Some(creation.waiting(waits_for, BUILD_POLL)));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,239 @@
+//! Names become ids: looked up once a minute for all machines, and never guessed.
+
+use crate::{
+    fault::Fault,
+    flight::Flight,
+    keystone::Service,
+    parameters::{NetworkParameters, Parameters},
+    session::Session,
+    wire::Thing,
+};
+use drover_provider::Error;
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// How long an answer is used. An image may be replaced under its name at any time.
+const KEPT: Duration = Duration::from_secs(60);
+/// Answers kept at most; beyond it all are forgotten.
+const ANSWERS: usize = 1000;
+
+/// What can be looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Flavor,
+    Image,
+    Network,
+    ExternalNetwork,
+    Subnet,
+    SecurityGroup,
+    ServerGroup,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Flavor => "flavor",
+            Self::Image => "image",
+            Self::Network => "network",
+            Self::ExternalNetwork => "external network",
+            Self::Subnet => "subnet",
+            Self::SecurityGroup => "security group",
+            Self::ServerGroup => "server group",
+        }
+    }
+
+    /// Service, path and the list's name.
+    fn place(self) -> (Service, &'static str, &'static str) {
+        match self {
+            Self::Flavor => (Service::Compute, "/flavors/detail", "flavors"),
+            Self::Image => (Service::Image, "/images", "images"),
+            Self::Network | Self::ExternalNetwork => (Service::Network, "/networks", "networks"),
+            Self::Subnet => (Service::Network, "/subnets", "subnets"),
+            Self::SecurityGroup => (Service::Network, "/security-groups", "security_groups"),
+            Self::ServerGroup => (Service::Compute, "/os-server-groups", "server_groups"),
+        }
+    }
+
+    /// Whether the service can be asked for one name. Nova lists all, and then one answer serves all.
+    fn by_name(self) -> bool {
+        !matches!(self, Self::Flavor | Self::ServerGroup)
+    }
+}
+
+type Answers = BTreeMap<(Kind, String), Arc<Flight<Arc<Vec<Thing>>>>>;
+
+/// The answers of one session.
+#[derive(Default)]
+pub struct Lookups(Mutex<Answers>);
+
+/// Parameters with every reference turned into an id.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    pub image: String,
+    pub flavor: String,
+    pub networks: Vec<ResolvedNetwork>,
+    pub security_groups: Vec<String>,
+    pub server_group: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ResolvedNetwork {
+    pub id: String,
+    pub subnet: Option<String>,
+    pub fixed_ip: Option<IpAddr>,
+}
+
+impl Lookups {
+    /// Forgets everything: the cloud refused what these answers said.
+    pub fn forget(&self) {
+        self.0.lock().expect("nobody panics with this lock").clear();
+    }
+
+    /// Turns all references into ids.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is not there or not clear, with field, value and the ids.
+    pub async fn resolve(
+        &self,
+        session: &Session,
+        parameters: &Parameters,
+    ) -> Result<Resolved, Fault> {
+        let one = |kind, field: &'static str, value: &'_ str| {
+            let value = value.to_owned();
+            async move { self.one(session, kind, field, &value).await }
+        };
+        let (image, flavor) = futures::try_join!(
+            one(Kind::Image, "image", &parameters.image),
+            one(Kind::Flavor, "flavor", &parameters.flavor)
+        )?;
+        let mut networks = Vec::new();
+        for network in &parameters.networks {
+            networks.push(self.network(session, network).await?);
+        }
+        let mut security_groups = Vec::new();
+        for group in &parameters.security_groups {
+            security_groups.push(one(Kind::SecurityGroup, "securityGroups", group).await?.id);
+        }
+        let server_group = match &parameters.server_group {
+            Some(group) => Some(one(Kind::ServerGroup, "serverGroup", group).await?.id),
+            None => None,
+        };
+        // Looked up for its own sake: a pool that is not there is better known before the server is.
+        if let Some(pool) = &parameters.floating_ip_pool {
+            self.pool(session, pool).await?;
+        }
+        Ok(Resolved { image: image.id, flavor: flavor.id, networks, security_groups, server_group })
+    }
+
+    /// The id of the external network that floating IPs come from.
+    ///
+    /// # Errors
+    /// As [`Lookups::resolve`].
+    pub async fn pool(&self, session: &Session, pool: &str) -> Result<String, Fault> {
+        let found = self.one(session, Kind::ExternalNetwork, "floatingIpPool", pool).await?;
+        Ok(found.id)
+    }
+
+    async fn network(
+        &self,
+        session: &Session,
+        wanted: &NetworkParameters,
+    ) -> Result<ResolvedNetwork, Fault> {
+        let network = self.one(session, Kind::Network, "networks.network", &wanted.network).await?;
+        let subnet = match &wanted.subnet {
+            None => None,
+            Some(subnet) => {
+                let mut found = self.candidates(session, Kind::Subnet, subnet).await?;
+                found.retain(|it| it.network_id.is_empty() || it.network_id == network.id);
+                Some(only(Kind::Subnet, "networks.subnet", subnet, found)?.id)
+            }
+        };
+        Ok(ResolvedNetwork { id: network.id, subnet, fixed_ip: wanted.fixed_ip })
+    }
+
+    async fn one(
+        &self,
+        session: &Session,
+        kind: Kind,
+        field: &str,
+        wanted: &str,
+    ) -> Result<Thing, Fault> {
+        only(kind, field, wanted, self.candidates(session, kind, wanted).await?)
+    }
+
+    /// What has this id, else what has this name.
+    async fn candidates(
+        &self,
+        session: &Session,
+        kind: Kind,
+        wanted: &str,
+    ) -> Result<Vec<Thing>, Fault> {
+        let key = if kind.by_name() { wanted } else { "" };
+        let flight = {
+            let mut answers = self.0.lock().expect("nobody panics with this lock");
+            if answers.len() >= ANSWERS {
+                answers.clear();
+            }
+            answers.entry((kind, key.to_owned())).or_default().clone()
+        };
+        let fetch = async {
+            let (service, path, list) = kind.place();
+            if kind.by_name() && is_uuid(wanted) {
+                let one = format!("{path}/{wanted}");
+                let singular = list.trim_end_matches('s');
+                if let Some(found) = session.fetch::<Thing>(service, &one, singular).await? {
+                    return Ok(Arc::new(vec![found]));
+                }
+            }
+            let mut pairs = Vec::new();
+            if kind.by_name() {
+                pairs.push(("name", wanted));
+            }
+            match kind {
+                Kind::Image => pairs.push(("status", "active")),
+                Kind::ExternalNetwork => pairs.push(("router:external", "true")),
+                _ => {}
+            }
+            session.list(service, path, list, &pairs).await.map(Arc::new)
+        };
+        let found = flight.get(KEPT, fetch).await?;
+        let by_id: Vec<Thing> = found.iter().filter(|it| it.id == wanted).cloned().collect();
+        if !by_id.is_empty() {
+            return Ok(by_id);
+        }
+        // Neutron compares names without case; we do not.
+        Ok(found.iter().filter(|it| it.name == wanted).cloned().collect())
+    }
+}
+
+fn only(kind: Kind, field: &str, wanted: &str, mut found: Vec<Thing>) -> Result<Thing, Fault> {
+    let refuse = |why: String| Err(Fault::Setup(Error::Invalid(why)));
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => refuse(format!(
+            "{field}: the cloud has no {} named {wanted:?}, nor one of that id",
+            kind.word()
+        )),
+        count => {
+            let mut ids: Vec<&str> = found.iter().map(|it| it.id.as_str()).collect();
+            ids.sort_unstable();
+            let ids = ids.join(", ");
+            let word = kind.word();
+            refuse(format!(
+                "{field}: the cloud has {count} {word}s named {wanted:?}; give one of the ids {ids}"
+            ))
+        }
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    let dashes = [8, 13, 18, 23];
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| {
+            if dashes.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+        })
+}
