@@ -87,12 +87,25 @@ pub struct Observed<'a> {
 /// What the cloud said, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heard {
+    /// What it was asked to do.
+    pub to: Question,
     pub answer: Answer,
     pub at: Timestamp,
     /// The generation of the Machine it was asked for.
     pub generation: Option<i64>,
-    /// How often in a row it refused.
+    /// How often in a row it refused this.
     pub refusals: u32,
+}
+
+/// What the cloud is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// [`Step::CreateServer`]
+    Create,
+    /// [`Step::LookAtServer`]
+    Look,
+    /// [`Step::DeleteServer`]
+    Delete,
 }
 
 /// What the cloud said, in the words of the provider's contract.

@@ -1,7 +1,7 @@
 //! From the order to the Node: the server is made, boots and joins, or the machine fails.
 
 use super::draft::{Draft, later};
-use super::{Answer, Refused, Server, ServerState, Step};
+use super::{Answer, Question, Refused, Server, ServerState, Step};
 use crate::node;
 use crate::reason::Reason;
 use drover_api::{
@@ -84,12 +84,7 @@ fn miss_deadline(draft: &mut Draft) {
 }
 
 fn make(draft: &mut Draft) {
-    match draft.heard() {
-        None => {
-            ordered(draft);
-            let memory = draft.memory();
-            draft.step(Step::CreateServer { memory });
-        }
+    match draft.heard(Question::Create) {
         // The promise goes into the status, which is written before the step is taken.
         Some(Answer::Record { memory }) => {
             draft.remember(memory);
@@ -107,10 +102,11 @@ fn make(draft: &mut Draft) {
             created(draft, server);
         }
         Some(Answer::Refused(refused)) => refuse(draft, refused),
-        // Answers to questions of another part of its life.
-        Some(Answer::Seen(_) | Answer::Deleting { .. } | Answer::Gone) => {
+        _ => {
+            ordered(draft);
             let memory = draft.memory();
             draft.step(Step::CreateServer { memory });
+            draft.say_nothing_yet();
         }
     }
 }
@@ -152,12 +148,15 @@ pub fn show(draft: &mut Draft, server: &Server) {
         })
         .collect();
     addresses.sort_by_key(|address| address.type_ != "InternalIP");
-    draft.status.addresses = addresses;
     let first = |type_: &str| {
-        let found = draft.status.addresses.iter().find(|address| address.type_ == type_);
+        let found = addresses.iter().find(|address| address.type_ == type_);
         found.map(|address| address.address.clone())
     };
     let (private_ip, public_ip) = (first("InternalIP"), first("ExternalIP"));
+    // A Node's own word on its addresses is fresher.
+    if draft.status.node_ref.is_none() {
+        draft.status.addresses = addresses;
+    }
     let (state, ready) = match &server.state {
         ServerState::Building => ("BUILD", false),
         ServerState::Running => ("ACTIVE", true),
@@ -191,7 +190,7 @@ fn await_join(draft: &mut Draft) {
 
 /// The server was made; it is looked at now and then until its Node comes.
 fn await_node(draft: &mut Draft) {
-    match draft.heard() {
+    match draft.heard(Question::Look) {
         Some(Answer::Seen(None)) => gone(draft),
         Some(Answer::Seen(Some(server)) | Answer::Created { server, .. }) => {
             show(draft, server);
@@ -204,13 +203,6 @@ fn await_node(draft: &mut Draft) {
             let why = if runs { Reason::ServerRunning } else { Reason::ServerStopped };
             draft.condition(ConditionType::ServerReady, runs.into(), why, "");
             await_join(draft);
-            let asked = draft.seen.heard.map_or(draft.seen.now, |heard| heard.at);
-            let again = later(asked, draft.seen.settings.look_interval);
-            if again <= draft.seen.now {
-                draft.step(Step::LookAtServer);
-            } else {
-                draft.wake_at(again);
-            }
         }
         Some(Answer::Refused(refused)) => {
             await_join(draft);

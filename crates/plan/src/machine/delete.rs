@@ -1,7 +1,7 @@
 //! The end of a machine: drained with care, deleted in the cloud to the last port, then let go.
 
 use super::draft::{Draft, later};
-use super::{Answer, Step};
+use super::{Answer, Question, Step};
 use crate::drain;
 use crate::node;
 use crate::reason::Reason;
@@ -229,7 +229,7 @@ fn is_detached(draft: &mut Draft) -> bool {
 /// Whether nothing of the machine is left in the cloud.
 fn is_deleted(draft: &mut Draft) -> bool {
     let type_ = ConditionType::ServerDeleted;
-    match draft.heard() {
+    match draft.heard(Question::Delete) {
         Some(Answer::Gone) => return true,
         Some(Answer::Deleting { waits_for, .. }) => {
             let message = format!("the cloud is at work: {waits_for}");

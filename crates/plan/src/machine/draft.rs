@@ -1,6 +1,6 @@
 //! A plan in the making: the status as it will be, and what is done.
 
-use super::{Answer, Event, Heard, Observed, Plan, Refused, Retry, Step};
+use super::{Answer, Event, Heard, Observed, Plan, Question, Refused, Retry, Step};
 use crate::Wake;
 use crate::node;
 use crate::reason::Reason;
@@ -33,8 +33,8 @@ pub struct Draft<'a> {
     metadata: Map<String, Value>,
     spec: Map<String, Value>,
     wake: Option<Timestamp>,
-    /// The object goes with the last step; its status need not be written any more.
-    is_released: bool,
+    /// The status stays as it is.
+    is_silent: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -52,7 +52,7 @@ impl<'a> Draft<'a> {
             metadata: Map::new(),
             spec: Map::new(),
             wake: None,
-            is_released: false,
+            is_silent: false,
         }
     }
 
@@ -63,6 +63,12 @@ impl<'a> Draft<'a> {
 
     pub fn step(&mut self, step: Step) {
         self.steps.push(step);
+    }
+
+    /// Leaves a newborn's status to the pass that has the cloud's first answer, which follows at once.
+    pub fn say_nothing_yet(&mut self) {
+        let past = self.seen.machine.status.as_ref();
+        self.is_silent |= past.is_none_or(|status| status.phase.is_none());
     }
 
     pub fn tell(&mut self, why: Reason, note: String) {
@@ -257,7 +263,8 @@ impl<'a> Draft<'a> {
             metadata.insert("finalizers".to_owned(), json!(left));
             self.step(Step::Release { patch: json!({ "metadata": metadata }) });
         }
-        self.is_released = true;
+        // The object goes with the last step; nobody will read its status any more.
+        self.is_silent = true;
     }
 
     fn fence(&self) -> Map<String, Value> {
@@ -268,9 +275,14 @@ impl<'a> Draft<'a> {
         fence
     }
 
-    /// What the cloud said, unless it is time to ask again.
-    pub fn heard(&mut self) -> Option<&'a Answer> {
+    /// What the cloud said to a question, unless it is time to ask again. That the server was made
+    /// also answers where it is.
+    pub fn heard(&mut self, to: Question) -> Option<&'a Answer> {
         let heard = self.seen.heard?;
+        let made = to == Question::Look && matches!(heard.answer, Answer::Created { .. });
+        if heard.to != to && !made {
+            return None;
+        }
         let wait = match &heard.answer {
             Answer::Waiting { after, .. } | Answer::Deleting { after, .. } => *after,
             Answer::Refused(refused) => {
@@ -278,6 +290,7 @@ impl<'a> Draft<'a> {
                 if changed { Duration::ZERO } else { pause(refused, heard) }
             }
             Answer::Seen(Some(_)) => self.seen.settings.look_interval,
+            Answer::Created { .. } if made => self.seen.settings.look_interval,
             Answer::Record { .. } | Answer::Created { .. } | Answer::Seen(None) | Answer::Gone => {
                 return Some(&heard.answer);
             }
@@ -292,7 +305,7 @@ impl<'a> Draft<'a> {
 
     pub fn done(mut self) -> Plan {
         let past = self.seen.machine.status.clone().unwrap_or_default();
-        if self.is_released {
+        if self.is_silent {
             self.status = past;
         } else {
             self.status.last_updated.clone_from(&past.last_updated);

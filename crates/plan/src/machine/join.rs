@@ -1,11 +1,12 @@
 //! A machine with its Node: kept in step, watched, and drained when its description asks for it.
 
 use super::draft::{Draft, later};
-use super::{Answer, Step, create, delete};
+use super::{Answer, Question, Step, create, delete};
 use crate::node;
 use crate::reason::Reason;
 use drover_api::{
     ConditionStatus, ConditionType, MachineAddress, OperationState, OperationType, Phase, Versions,
+    labels,
 };
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::ResourceExt;
@@ -31,14 +32,7 @@ pub fn follow(draft: &mut Draft, node: &Arc<Node>) {
         Some(why) => delete::evacuate_on_request(draft, node, why),
         None => delete::return_to_service(draft, node),
     }
-    if is_new && draft.status.phase != Some(Phase::Failed) {
-        // Ready is not said in the pass that deletes the token: whoever is Ready has none.
-        draft.condition(ConditionType::Ready, ConditionStatus::False, Reason::NodeJoined, "");
-        draft.phase(Phase::Pending);
-        draft.wake_after(Duration::ZERO);
-        return;
-    }
-    watch(draft, node);
+    watch(draft, node, is_new);
 }
 
 fn refer(draft: &mut Draft, node: &Node) {
@@ -104,33 +98,43 @@ fn startup_taint<'a>(draft: &Draft<'a>, node: &Node) -> Option<&'a str> {
 }
 
 /// Sets Ready and the phase by what the Node says.
-fn watch(draft: &mut Draft, node: &Node) {
+fn watch(draft: &mut Draft, node: &Node, is_new: bool) {
     let tainted = startup_taint(draft, node).is_some();
     let why = if !node::is_ready(node) {
         Some(Reason::NodeNotReady)
+    } else if node::has_taint(node, labels::TAINT_UNINITIALIZED) {
+        Some(Reason::NodeUninitialized)
     } else if tainted {
         node::unfit(node, draft.seen.pods).or(Some(Reason::CriticalPodsAwaited))
+    } else if is_new {
+        // Not in the pass that deletes the token: a machine that is Ready has none.
+        draft.wake_after(Duration::ZERO);
+        Some(Reason::NodeJoined)
     } else {
         None
     };
-    let Some(why) = why else {
-        let ready = ConditionType::Ready;
-        if draft.condition(ready, ConditionStatus::True, Reason::NodeReady, "") {
-            draft.tell(Reason::NodeReady, format!("node {} is ready", node.name_any()));
-        }
-        draft.condition(
-            ConditionType::ServerReady,
-            ConditionStatus::True,
-            Reason::ServerRunning,
-            "",
-        );
-        draft.phase(Phase::Running);
-        draft.operation(OperationType::Create, OperationState::Successful, "the node is ready");
-        if draft.seen.description.is_ok() {
-            draft.no_error();
-        }
-        return;
-    };
+    match why {
+        None => ready(draft, node),
+        Some(why) => unready(draft, node, why),
+    }
+}
+
+fn ready(draft: &mut Draft, node: &Node) {
+    let ready = ConditionType::Ready;
+    if draft.condition(ready, ConditionStatus::True, Reason::NodeReady, "") {
+        draft.tell(Reason::NodeReady, format!("node {} is ready", node.name_any()));
+    }
+    let server = ConditionType::ServerReady;
+    draft.condition(server, ConditionStatus::True, Reason::ServerRunning, "");
+    draft.phase(Phase::Running);
+    draft.operation(OperationType::Create, OperationState::Successful, "the node is ready");
+    let ours = ["CreateError", "JoinClusterTimeoutError", "UnhealthyNode"];
+    if draft.status.error_reason.as_deref().is_some_and(|reason| ours.contains(&reason)) {
+        draft.no_error();
+    }
+}
+
+fn unready(draft: &mut Draft, node: &Node, why: Reason) {
     if draft.status.phase == Some(Phase::Failed) {
         return;
     }
@@ -172,7 +176,7 @@ fn outlived(draft: &mut Draft) -> bool {
 
 /// Whether the server behind a Node that fell silent is still there.
 fn look(draft: &mut Draft) {
-    match draft.heard() {
+    match draft.heard(Question::Look) {
         Some(Answer::Seen(None)) => create::gone(draft),
         Some(Answer::Seen(Some(server))) => {
             create::show(draft, server);
