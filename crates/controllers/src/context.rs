@@ -3,6 +3,7 @@
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::events::{News, Recorder, Tone};
+use crate::machine::Minds;
 use crate::manager::Settings;
 use crate::metrics::Metrics;
 use crate::troubles::AllTroubles;
@@ -20,6 +21,7 @@ pub struct Context {
     pub recorder: Recorder,
     pub metrics: Metrics,
     pub troubles: AllTroubles,
+    pub minds: Minds,
 }
 
 impl Context {

@@ -7,6 +7,7 @@ pub mod clock;
 mod context;
 pub mod events;
 pub mod leader;
+mod machine;
 mod machine_deployment;
 mod machine_set;
 pub mod manager;

@@ -6,12 +6,13 @@ use crate::clock::Clock;
 use crate::context::Context;
 use crate::events::Recorder;
 use crate::leader::Candidate;
+use crate::machine::Minds;
 use crate::metrics::Metrics;
 use crate::queue::{Outcome, Queue};
 use crate::rbac::NAMESPACE;
 use crate::triggers::{self, Queues};
 use crate::troubles::{AllTroubles, chain};
-use crate::{certificate, machine_deployment, machine_set, work};
+use crate::{certificate, machine, machine_deployment, machine_set, work};
 use drover_provider::Provider;
 use kube::{Api, Client};
 use std::sync::Arc;
@@ -23,19 +24,14 @@ use tokio_util::task::TaskTracker;
 /// that finds nothing to do writes nothing.
 const RESYNC: Duration = Duration::from_secs(600);
 
-/// Where nodes find the API server, and by which CA they know it.
-#[derive(Clone, Debug)]
-pub struct NodeEndpoint {
-    pub url: String,
-    pub ca_pem: String,
-}
-
 /// How a manager works.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The mark of this cluster on every cloud resource.
     pub cluster_id: String,
-    pub endpoint: NodeEndpoint,
+    /// What all nodes boot with.
+    pub nodes: drover_plan::machine::Cluster,
+    pub machine: drover_plan::machine::Settings,
     pub deployment: drover_plan::machine_deployment::Settings,
     pub set: drover_plan::machine_set::Settings,
     pub concurrent_deployments: usize,
@@ -49,10 +45,11 @@ pub struct Settings {
 impl Settings {
     /// The defaults for a cluster.
     #[must_use]
-    pub fn new(cluster_id: String, endpoint: NodeEndpoint) -> Self {
+    pub fn new(cluster_id: String, nodes: drover_plan::machine::Cluster) -> Self {
         Self {
             cluster_id,
-            endpoint,
+            nodes,
+            machine: drover_plan::machine::Settings::default(),
             deployment: drover_plan::machine_deployment::Settings::default(),
             set: drover_plan::machine_set::Settings::default(),
             concurrent_deployments: 16,
@@ -122,6 +119,7 @@ impl Manager {
             recorder,
             metrics: self.metrics,
             troubles: AllTroubles::default(),
+            minds: Minds::default(),
         });
         let queues = Queues::default();
         let tasks = TaskTracker::new();
@@ -162,6 +160,7 @@ fn start_workers(
         machine_deployment::reconcile
     );
     controller!("machine_set", queues.sets, settings.concurrent_sets, machine_set::reconcile);
+    controller!("machine", queues.machines, settings.concurrent_machines, machine::reconcile);
     controller!(
         "certificate",
         queues.requests,

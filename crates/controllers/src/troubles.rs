@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct AllTroubles {
     pub deployments: Troubles,
     pub sets: Troubles,
+    pub machines: Troubles,
 }
 
 /// What failed last, by object. A cache: after a restart it fails again and is known again.
@@ -23,7 +24,7 @@ impl Troubles {
     }
 
     /// How this object's look ended.
-    pub fn note<T, E: Error>(&self, key: &Key, looked: &Result<T, E>) {
+    pub fn note<T, E: Error + 'static>(&self, key: &Key, looked: &Result<T, E>) {
         match looked {
             Ok(_) => self.settle(key),
             Err(error) => {
@@ -42,16 +43,22 @@ impl Troubles {
     }
 }
 
-/// An error with all its causes, in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.ends_with(&said) {
+/// An error with all its causes, in one line; of the API server's answer only its message.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let answer = match error.downcast_ref() {
+            Some(kube::Error::Api(status)) => Some(status.message.clone()),
+            _ => None,
+        };
+        next = if answer.is_some() { None } else { error.source() };
+        let said = answer.unwrap_or_else(|| error.to_string());
+        if text.is_empty() {
+            text = said;
+        } else if !text.ends_with(&said) {
             text = format!("{text}: {said}");
         }
-        cause = next.source();
     }
     text
 }

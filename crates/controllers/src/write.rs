@@ -78,6 +78,17 @@ impl<'a, K: Written> Writer<'a, K> {
         Ok(written)
     }
 
+    /// As [`Writer::patch`]; an object that is gone needs no patch.
+    ///
+    /// # Errors
+    /// When the API server refuses for another reason.
+    pub async fn patch_if_there(&self, key: &Key, patch: &Value) -> Result<(), Error> {
+        match self.patch(key, patch).await {
+            Err(Error { source: kube::Error::Api(status), .. }) if status.code == 404 => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
     /// Replaces an object; its resource version is the fence.
     ///
     /// # Errors

@@ -1,0 +1,254 @@
+//! Leads one machine through its life.
+
+mod cloud;
+mod description;
+mod eviction;
+mod minds;
+
+pub use minds::Minds;
+
+use crate::cache::Key;
+use crate::context::Context;
+use crate::events::Tone;
+use crate::queue::Outcome;
+use crate::write::{Error as WriteError, Writer, delete_exactly};
+use description::Described;
+use drover_api::{Machine, MachineStatus};
+use drover_plan::machine::{self as plan, Answer, Event, Observed, Plan, Question, Step};
+use drover_plan::{node, reason::Reason};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often one look may plan again because the cloud answered: enough for a promise and its act.
+const ROUNDS_MAX: usize = 4;
+/// When a look used up its rounds; it goes on right away, after the others had their turn.
+const NEXT_ROUNDS: Duration = Duration::ZERO;
+
+/// Why a look at a machine failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("machine {machine:?}")]
+    Describe { machine: String, source: description::Error },
+    #[error("machine {machine:?}")]
+    Token { machine: String, source: crate::token::Error },
+}
+
+/// Looks at one machine, and again for each answer of the cloud.
+///
+/// # Errors
+/// When the API server refuses a read or a write; the next look plans anew.
+pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
+    for _ in 0..ROUNDS_MAX {
+        let Some(machine) = ctx.caches.machines.get(&key) else {
+            return Ok(Outcome::Settled);
+        };
+        let looked = look(&machine, &ctx).await;
+        ctx.troubles.machines.note(&key, &looked);
+        if let Looked::Done(outcome) = looked? {
+            return Ok(outcome);
+        }
+    }
+    Ok(Outcome::WakeAfter(NEXT_ROUNDS))
+}
+
+enum Looked {
+    Done(Outcome),
+    /// The cloud said something: plan with it.
+    Answered,
+}
+
+async fn look(machine: &Machine, ctx: &Context) -> Result<Looked, Error> {
+    let described = description::read(machine, ctx)
+        .await
+        .map_err(|source| Error::Describe { machine: machine.name_any(), source })?;
+    let plan = {
+        let seen = Seen::gather(machine, ctx);
+        let mind = ctx.minds.of(machine);
+        plan::plan(&Observed {
+            machine,
+            description: described.as_ref().map_err(String::as_str),
+            nodes: &seen.nodes,
+            pods: &seen.pods,
+            budgets: &seen.budgets,
+            attachments: &seen.attachments,
+            has_target: seen.has_target,
+            heard: mind.heard.as_ref(),
+            refused: &mind.refused,
+            trouble: ctx.troubles.machines.of(&Key::of(machine)).as_deref(),
+            settings: &ctx.settings.machine,
+            now: ctx.clock.now(),
+        })
+    };
+    act(machine, &described, plan, ctx).await
+}
+
+/// What the caches show around a machine.
+#[derive(Default)]
+struct Seen {
+    nodes: Vec<Arc<Node>>,
+    pods: Vec<Arc<Pod>>,
+    budgets: Vec<Arc<PodDisruptionBudget>>,
+    attachments: Vec<Arc<k8s_openapi::api::storage::v1::VolumeAttachment>>,
+    has_target: bool,
+}
+
+impl Seen {
+    fn gather(machine: &Machine, ctx: &Context) -> Self {
+        let caches = &ctx.caches;
+        let mut seen = Self { nodes: caches.nodes_of(machine), ..Self::default() };
+        let names: Vec<String> = seen.nodes.iter().map(|node| node.name_any()).collect();
+        seen.pods = names.iter().flat_map(|name| caches.pods_on(name)).collect();
+        if machine.metadata.deletion_timestamp.is_some() {
+            let namespaces: BTreeSet<String> =
+                seen.pods.iter().filter_map(|pod| pod.namespace()).collect();
+            seen.budgets = namespaces.iter().flat_map(|ns| caches.budgets_in(ns)).collect();
+            seen.attachments = names.iter().flat_map(|name| caches.attachments_to(name)).collect();
+            seen.has_target = caches.takes_pods_besides(machine, &names);
+        }
+        seen
+    }
+}
+
+/// First the patch, then the status, then the steps, each only when those before it succeeded.
+async fn act(
+    machine: &Machine,
+    described: &Described,
+    plan: Plan,
+    ctx: &Context,
+) -> Result<Looked, Error> {
+    let Plan { patch, status, steps, events, wake } = plan;
+    let machines = Writer::new(&ctx.client, &ctx.caches.machines);
+    let key = Key::of(machine);
+    let patched = match patch {
+        Some(patch) => Some(machines.patch(&key, &patch).await?),
+        None => None,
+    };
+    let current = patched.as_ref().unwrap_or(machine);
+    let written = record(current, status, &machines).await?;
+    let current = written.as_ref().unwrap_or(current);
+    for event in events {
+        tell(machine, event, ctx);
+    }
+    let mut answered = false;
+    for step in steps {
+        if let Some((question, answer)) = take(current, described, step, ctx).await? {
+            ctx.minds.hear(current, question, answer, ctx.clock.now());
+            answered = true;
+        }
+    }
+    Ok(if answered { Looked::Answered } else { Looked::Done(wake.into()) })
+}
+
+async fn record(
+    machine: &Machine,
+    status: MachineStatus,
+    machines: &Writer<'_, Machine>,
+) -> Result<Option<Machine>, Error> {
+    if machine.status.as_ref() == Some(&status) {
+        return Ok(None);
+    }
+    let next = Machine { status: Some(status), ..machine.clone() };
+    Ok(Some(machines.status(&next).await?))
+}
+
+async fn take(
+    machine: &Machine,
+    described: &Described,
+    step: Step,
+    ctx: &Context,
+) -> Result<Option<(Question, Answer)>, Error> {
+    let machines = Writer::new(&ctx.client, &ctx.caches.machines);
+    let key = Key::of(machine);
+    match step {
+        Step::CreateServer { memory } => {
+            let answer = cloud::create(machine, described, memory, ctx).await?;
+            return Ok(Some((Question::Create, answer)));
+        }
+        Step::LookAtServer => {
+            let answer = cloud::look(machine, described, ctx).await?;
+            return Ok(Some((Question::Look, answer)));
+        }
+        Step::DeleteServer { memory } => {
+            let answer = cloud::delete(machine, described, memory, ctx).await?;
+            return Ok(Some((Question::Delete, answer)));
+        }
+        Step::PatchNode { name, patch, why } => patch_node(&name, &patch, why, ctx).await?,
+        Step::DeleteNode { name, uid, why } => {
+            ctx.metrics.step(why.as_str());
+            let nodes = Api::<Node>::all(ctx.client.clone());
+            delete_exactly(&nodes, &Key::new("", name), &uid).await?;
+        }
+        Step::Leave { departures } => eviction::send_off(machine, departures, ctx).await?,
+        Step::DeleteToken => {
+            let uid = machine.uid().unwrap_or_default();
+            crate::token::delete(&ctx.client, &uid)
+                .await
+                .map_err(|source| Error::Token { machine: machine.name_any(), source })?;
+        }
+        Step::DeleteMachine { why } => {
+            ctx.metrics.step(why.as_str());
+            machines.delete(&key, &machine.uid().unwrap_or_default()).await?;
+        }
+        Step::Release { patch } => {
+            machines.patch_if_there(&key, &patch).await?;
+            ctx.minds.forget(machine);
+        }
+    }
+    Ok(None)
+}
+
+/// A Node that is gone needs no patch.
+async fn patch_node(name: &str, patch: &Value, why: Reason, ctx: &Context) -> Result<(), Error> {
+    ctx.metrics.step(why.as_str());
+    let nodes = Api::<Node>::all(ctx.client.clone());
+    match nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(written) => ctx.caches.nodes.saw(written),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(source) => return Err(WriteError::new("patch", "Node", name, source).into()),
+    }
+    Ok(())
+}
+
+fn tell(machine: &Machine, event: Event, ctx: &Context) {
+    let Event { why, note, is_warning } = event;
+    ctx.metrics.step(why.as_str());
+    let tone = if is_warning { Tone::Warning } else { Tone::Normal };
+    ctx.tell(machine, tone, why.as_str(), "Reconcile", &note);
+}
+
+impl crate::caches::Caches {
+    /// The Nodes that may be this machine's.
+    fn nodes_of(&self, machine: &Machine) -> Vec<Arc<Node>> {
+        let seen = machine.status.as_ref().and_then(|status| status.provider_id.as_deref());
+        let id = machine.spec.provider_id.as_deref().or(seen);
+        let mut nodes: Vec<Arc<Node>> =
+            id.map(|id| self.node_by_provider_id(id)).unwrap_or_default();
+        nodes.extend(self.nodes.get(&Key::new("", node::name_of(machine))));
+        nodes.sort_by_key(|node| node.name_any());
+        nodes.dedup_by(|a, b| a.metadata.uid == b.metadata.uid);
+        nodes
+    }
+
+    /// Whether pods evicted from these nodes could go anywhere: another node takes pods, or another
+    /// machine is to become one.
+    fn takes_pods_besides(&self, machine: &Machine, nodes: &[String]) -> bool {
+        let open = |node: &Node| {
+            node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true))
+                && node::is_ready(node)
+        };
+        self.nodes.all().iter().any(|node| open(node) && !nodes.contains(&node.name_any()))
+            || self.machines.all().iter().any(|other| {
+                other.metadata.uid != machine.metadata.uid
+                    && other.metadata.deletion_timestamp.is_none()
+                    && other.status.as_ref().is_none_or(|status| status.node_ref.is_none())
+            })
+    }
+}

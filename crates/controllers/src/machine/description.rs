@@ -1,0 +1,124 @@
+//! Finds out what a machine is to be, and with whose credentials.
+
+use crate::cache::Key;
+use crate::context::Context;
+use drover_api::{
+    CredentialValue, CredentialsSource, Machine, Reference, ReferenceKind, ServerDescription,
+    UserDataSource, class_reference, describe, references,
+};
+use drover_provider::Credentials;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, ResourceExt};
+use std::collections::BTreeMap;
+
+/// What a machine's description says, or why it cannot be read.
+pub type Described = Result<ServerDescription, String>;
+
+/// Why something that a description refers to could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("failed to read {what}")]
+    Read { what: String, source: kube::Error },
+    #[error("{what} does not exist; create it")]
+    Missing { what: String },
+}
+
+/// Reads the description. What it refers to is read live; most descriptions refer to nothing.
+///
+/// # Errors
+/// When the API server does not answer. A description that makes no sense is an answer.
+pub async fn read(machine: &Machine, ctx: &Context) -> Result<Described, Error> {
+    let mut resolved = BTreeMap::new();
+    for reference in references(&machine.spec) {
+        match resolve(&reference, ctx).await {
+            Ok(value) => {
+                resolved.insert(reference, value);
+            }
+            // Whether it matters is for the description to say.
+            Err(Error::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let namespace = machine.namespace().unwrap_or_default();
+    let class = class_reference(&machine.spec)
+        .and_then(|(_, name)| ctx.caches.classes.get(&Key::new(namespace, name)));
+    Ok(describe(&machine.spec, class.as_deref(), &resolved).map_err(|error| error.to_string()))
+}
+
+/// The credentials a description names; empty for the manager's own.
+///
+/// # Errors
+/// When a Secret or key it names is not there.
+pub async fn credentials(
+    source: &CredentialsSource,
+    machine: &Machine,
+    ctx: &Context,
+) -> Result<Credentials, Error> {
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    for secret in &source.secrets {
+        let namespace = own_or(secret.namespace.as_deref(), machine);
+        found.extend(secret_texts(&namespace, &secret.name, ctx).await?);
+    }
+    for (name, value) in &source.values {
+        let text = match value {
+            CredentialValue::Inline(text) => text.clone(),
+            CredentialValue::Reference(reference) => resolve(reference, ctx).await?,
+        };
+        found.insert(name.clone(), text);
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// User-data that somebody else wrote (Gardener), or none when Drover is to write it.
+///
+/// # Errors
+/// When the Secret or its key `userData` is not there.
+pub async fn foreign_user_data(
+    source: &UserDataSource,
+    machine: &Machine,
+    ctx: &Context,
+) -> Result<Option<Vec<u8>>, Error> {
+    let UserDataSource::Secret(secret) = source else { return Ok(None) };
+    let namespace = own_or(secret.namespace.as_deref(), machine);
+    let mut texts = secret_texts(&namespace, &secret.name, ctx).await?;
+    let what = || format!("key userData of Secret {namespace}/{}", secret.name);
+    let text = texts.remove("userData").ok_or_else(|| Error::Missing { what: what() })?;
+    Ok(Some(text.into_bytes()))
+}
+
+fn own_or(namespace: Option<&str>, machine: &Machine) -> String {
+    namespace.map_or_else(|| machine.namespace().unwrap_or_default(), str::to_owned)
+}
+
+async fn resolve(reference: &Reference, ctx: &Context) -> Result<String, Error> {
+    let Reference { kind, namespace, name, key } = reference;
+    let found = match kind {
+        ReferenceKind::Secret => secret_texts(namespace, name, ctx).await?.remove(key),
+        ReferenceKind::ConfigMap => {
+            let configs = Api::<ConfigMap>::namespaced(ctx.client.clone(), namespace);
+            let found = configs.get_opt(name).await;
+            let found = found.map_err(|source| read_error(reference, source))?;
+            found.and_then(|config| config.data).and_then(|mut data| data.remove(key))
+        }
+    };
+    found.ok_or_else(|| Error::Missing { what: reference.to_string() })
+}
+
+fn read_error(what: &impl ToString, source: kube::Error) -> Error {
+    Error::Read { what: what.to_string(), source }
+}
+
+async fn secret_texts(
+    namespace: &str,
+    name: &str,
+    ctx: &Context,
+) -> Result<BTreeMap<String, String>, Error> {
+    let what = format!("Secret {namespace}/{name}");
+    let secrets = Api::<Secret>::namespaced(ctx.client.clone(), namespace);
+    let found = secrets.get_opt(name).await.map_err(|source| read_error(&what, source))?;
+    let secret = found.ok_or(Error::Missing { what })?;
+    let texts = secret.data.unwrap_or_default().into_iter();
+    Ok(texts
+        .map(|(key, value)| (key, String::from_utf8_lossy(&value.0).trim().to_owned()))
+        .collect())
+}

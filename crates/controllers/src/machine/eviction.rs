@@ -1,0 +1,75 @@
+//! Sends pods away from a node.
+
+use super::Error;
+use crate::context::Context;
+use crate::write::Error as WriteError;
+use drover_api::Machine;
+use drover_plan::drain::{Departure, PodKey, Refusal};
+use drover_plan::reason::Reason;
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, EvictParams, Preconditions};
+
+/// Evictions of one node that are under way at once.
+const AT_ONCE: usize = 16;
+
+/// Evicts or deletes each pod; a refusal to evict is remembered and is no failure.
+pub async fn send_off(
+    machine: &Machine,
+    departures: Vec<Departure>,
+    ctx: &Context,
+) -> Result<(), Error> {
+    let mut answers = stream::iter(departures)
+        .map(|departure| async move {
+            let answer = send(&departure, ctx).await;
+            (departure.pod, answer)
+        })
+        .buffer_unordered(AT_ONCE);
+    let mut failed = None;
+    while let Some((pod, answer)) = answers.next().await {
+        match answer {
+            Ok(refusal) => ctx.minds.refuse(machine, &pod, refusal),
+            Err(error) => {
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+async fn send(departure: &Departure, ctx: &Context) -> Result<Option<Refusal>, Error> {
+    let Departure { pod, uid, grace, why } = departure;
+    ctx.metrics.step(why.as_str());
+    let pods = Api::<Pod>::namespaced(ctx.client.clone(), &pod.namespace);
+    let only_this_one = DeleteParams {
+        grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
+        preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    let answer = if *why == Reason::PodOverdue {
+        pods.delete(&pod.name, &only_this_one).await.map(drop)
+    } else {
+        let eviction =
+            EvictParams { delete_options: Some(only_this_one), ..EvictParams::default() };
+        pods.evict(&pod.name, &eviction).await.map(drop)
+    };
+    judge(pod, answer, ctx)
+}
+
+/// Gone, or another pod of the name: as good as evicted. An answer is a refusal, silence a failure.
+fn judge(
+    pod: &PodKey,
+    answer: Result<(), kube::Error>,
+    ctx: &Context,
+) -> Result<Option<Refusal>, Error> {
+    match answer {
+        Ok(()) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(None),
+        Err(kube::Error::Api(status)) => {
+            let message = status.message.clone();
+            Ok(Some(Refusal { message, at: ctx.clock.now() }))
+        }
+        Err(source) => Err(WriteError::new("evict", "Pod", pod, source).into()),
+    }
+}
