@@ -1,5 +1,6 @@
 //! What clients send: JSON or YAML, checked against the kind the URL names, with Go's words for what is wrong.
 
+use super::create::without_managers;
 use super::registry::Kind;
 use super::request::Request;
 use super::status::Status;
@@ -134,7 +135,8 @@ pub(super) fn object(request: &Request) -> Result<(Value, Vec<String>), Status> 
     let warnings = match request.query.text("fieldValidation") {
         "Ignore" => Vec::new(),
         strictness => {
-            let unknown = kind.schema.unknown_fields(&decoded.object);
+            let unknown =
+                without_managers(&mut decoded.object, |object| kind.schema.unknown_fields(object));
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
             if strictness == "Strict" && !complaints.is_empty() {
                 let all = format!("strict decoding error: {}", complaints.join(", "));
@@ -170,7 +172,8 @@ fn identify(request: &Request, object: &mut Value) -> Result<(), Status> {
         return Err(Status::bad_request(message));
     }
     if !name.is_empty() && name != kind.kind {
-        return Err(other_kind(request, &api_version, &name));
+        let own = object["metadata"]["name"].as_str().unwrap_or_default();
+        return Err(other_kind(request, &api_version, &name, own));
     }
     if !api_version.is_empty() && api_version != wanted {
         return Err(Status::bad_request(if kind.custom {
@@ -189,13 +192,12 @@ fn identify(request: &Request, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn other_kind(request: &Request, version: &str, name: &str) -> Status {
+fn other_kind(request: &Request, version: &str, name: &str, object: &str) -> Status {
     let kind = &request.kind;
     if kind.custom {
         let text = Value::String(name.to_owned());
         let why = format!("must be {}", kind.kind);
         let error = crate::schema::FieldError::invalid("kind", &text, &why);
-        let object = request.name.as_str();
         return Status::invalid(&kind.group, name, object, &[error]);
     }
     let short = version.rsplit('/').next().unwrap_or_default();

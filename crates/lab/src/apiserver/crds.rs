@@ -68,7 +68,7 @@ pub(super) fn mistakes(kind: &Kind, crd: &Value, old: Option<&Value>) -> Vec<Fie
     if kind.storage != storage() {
         return Vec::new();
     }
-    let mut errors = names(crd);
+    let mut errors = if old.is_none() { names(crd) } else { Vec::new() };
     if let Some(old) = old {
         for field in ["group", "scope"] {
             if crd["spec"][field] != old["spec"][field] {

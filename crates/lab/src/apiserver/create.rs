@@ -14,6 +14,9 @@ use serde_json::{Map, Value, json};
 /// Longest name before the suffix of `generateName` (Kubernetes: 63 less five).
 const GENERATED_STEM: usize = 58;
 
+/// Longest name of a field manager, in bytes (Kubernetes).
+const MANAGER_SIZE: usize = 128;
+
 /// Largest object kept, in bytes (etcd: a request of 1.5 MiB).
 const OBJECT_SIZE: usize = 1_572_864;
 
@@ -56,8 +59,10 @@ pub(super) fn insert(
     name(server, kind, &mut object)?;
     let key = request.key_of(metadata(&object, "name"));
     tidy(kind, &mut object);
-    kind.schema.prune(&mut object);
-    kind.schema.default(&mut object);
+    without_managers(&mut object, |object| {
+        kind.schema.prune(object);
+        kind.schema.default(object);
+    });
     stamp(server, kind, &mut object);
     let known = server.store().get(&key);
     live_namespace(server, request, &key)?;
@@ -128,6 +133,21 @@ pub(super) fn fits(object: &Value) -> Result<(), Status> {
     Err(Status::new(500, "", "etcdserver: request is too large"))
 }
 
+/// Works on an object whose managedFields are out of the way: they have no schema but their own.
+pub(super) fn without_managers<T>(object: &mut Value, work: impl FnOnce(&mut Value) -> T) -> T {
+    let managers = object
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .and_then(|m| m.remove("managedFields"));
+    let done = work(object);
+    if let (Some(managers), Some(metadata)) =
+        (managers, object.get_mut("metadata").and_then(Value::as_object_mut))
+    {
+        metadata.insert("managedFields".to_owned(), managers);
+    }
+    done
+}
+
 /// Removes what Go's decoder would not keep: nulls of built-in kinds, and metadata only servers set.
 pub(super) fn tidy(kind: &Kind, object: &mut Value) {
     if !kind.custom {
@@ -188,9 +208,9 @@ fn name(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(), Statu
     let stem = metadata(object, "generateName");
     if stem.is_empty() {
         let why = "name or generateName is required";
-        let mut errors = vec![FieldError::required("metadata.name", why)];
-        if kind.custom {
-            errors.extend(kind.schema.validate(object, None));
+        let mut errors = if kind.custom { kind.schema.validate(object, None) } else { Vec::new() };
+        if !errors.iter().any(|error| error.field == "metadata.name") {
+            errors.insert(0, FieldError::required("metadata.name", why));
         }
         return Err(Status::invalid(&kind.group, &kind.kind, "", &errors));
     }
@@ -207,12 +227,7 @@ fn name(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(), Statu
 /// Puts the object into the namespace of the URL; 400 when it names another.
 pub(super) fn same_namespace(request: &Request, object: &mut Value) -> Result<(), Status> {
     if !request.kind.namespaced {
-        if let Some(map) = object["metadata"].as_object_mut()
-            && let Some(Value::String(given)) = map.remove("namespace")
-            && !given.is_empty()
-        {
-            return Err(other_namespace());
-        }
+        object.get_mut("metadata").and_then(Value::as_object_mut).map(|m| m.remove("namespace"));
         return Ok(());
     }
     let given = metadata(object, "namespace");
@@ -291,6 +306,9 @@ pub(super) fn check_options(request: &Request, options: &str) -> Result<(), Stat
         if apply && query.text("fieldManager").is_empty() {
             errors.push(FieldError::required("fieldManager", "is required for apply patch"));
         }
+    }
+    if query.text("fieldManager").len() > MANAGER_SIZE {
+        errors.push(FieldError::too_long("fieldManager", MANAGER_SIZE as u64));
     }
     let dry: Vec<&str> = query.all("dryRun").into_iter().filter(|one| !one.is_empty()).collect();
     if dry.iter().any(|&value| value != "All") {

@@ -78,7 +78,7 @@ fn range(text: &str) -> Range<'_> {
 
 fn encoding(media: &str) -> Option<Encoding> {
     match media {
-        "*/*" | "application/*" | "application/json" => Some(Encoding::Json),
+        "*/*" | "application/json" => Some(Encoding::Json),
         "application/yaml" => Some(Encoding::Yaml),
         _ => None,
     }

@@ -5,7 +5,7 @@ use super::create::{self, Origin, metadata, writer};
 use super::request::Request;
 use super::status::{Status, details};
 use super::store::Entry;
-use super::update::{same_name, save};
+use super::update::{fresh, same_name, save};
 use super::{Answer, ApiServer, body, prepare};
 use crate::schema::apply::{self, ApplyError};
 use crate::schema::patch::{self, PatchError};
@@ -92,11 +92,13 @@ pub(super) fn patched(
     if strictness == "Ignore" {
         return Ok((new, Vec::new()));
     }
-    let unknown = schema.unknown_fields(&new);
+    let mut new = new;
+    let unknown = create::without_managers(&mut new, |object| schema.unknown_fields(object));
     complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
     if strictness == "Strict" && !complaints.is_empty() {
         let why = format!("strict decoding error: {}", complaints.join(", "));
-        let shown = if form == Form::Strategic { Value::String(go_map(&change)) } else { whole() };
+        let shown = if form == Form::Strategic { go_map(&change) } else { new.to_string() };
+        let shown = Value::String(shown);
         return Err(unusable(&shown, &why));
     }
     Ok((new, complaints))
@@ -145,7 +147,8 @@ fn go_map(value: &Value) -> String {
 
 fn refused(error: PatchError) -> Status {
     let PatchError { code, reason, message } = error;
-    Status::new(code, reason, message)
+    let status = Status::new(code, reason, message);
+    if code == 422 { status.with(json!({})) } else { status }
 }
 
 fn server_side_apply(
@@ -166,10 +169,12 @@ fn server_side_apply(
             return Err(Status::conflict(&kind.group, &kind.plural, &request.name, &why));
         }
         config["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
-        let merged = merge(server, request, None, &config)?;
+        let mut merged = merge(server, request, None, &config)?;
+        create::same_namespace(request, &mut merged)?;
         let object = create::insert(server, user, request, merged, Origin::Apply)?;
         return Ok(Answer::created(object));
     };
+    fresh(request, &config, old)?;
     let shown = prepare::from_storage(kind, &old.object);
     let mut merged = merge(server, request, Some(&shown), &config)?;
     for field in ["resourceVersion", "uid"] {
@@ -200,8 +205,16 @@ fn configuration(request: &Request) -> Result<Value, Status> {
     if managed.as_array().is_some_and(|list| !list.is_empty()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    same_name(request, &config)?;
+    // A name of another type is for the schema to refuse.
+    let name = &config["metadata"]["name"];
+    if name.is_string() || name.is_null() {
+        same_name(request, &config)?;
+    }
+    let given = config["metadata"].get("namespace").cloned();
     create::same_namespace(request, &mut config)?;
+    if given.is_none() {
+        config["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
+    }
     keep_own_part(request, &mut config);
     Ok(config)
 }

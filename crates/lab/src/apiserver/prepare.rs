@@ -84,6 +84,7 @@ pub(super) fn before_update(request: &Request, old: &Value, new: &mut Value) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") if request.subresource != "finalize" => carry(old, new, "spec"),
         ("", "Secret") => merge_string_data(new),
+        ("", "Service") => services::keep_address(old, new),
         ("certificates.k8s.io", "CertificateSigningRequest") => carry(old, new, "spec"),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crds::before_update(new),
         _ => {}

@@ -67,7 +67,7 @@ where
 
 fn too_large() -> Status {
     let why = format!("Request entity too large: limit is {BODY_SIZE}");
-    Status::new(413, "RequestEntityTooLarge", why).with(serde_json::json!({}))
+    Status::new(413, "RequestEntityTooLarge", why)
 }
 
 async fn respond(

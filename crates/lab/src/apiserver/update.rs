@@ -1,7 +1,7 @@
 //! PUT, and what every change of an object goes through.
 
 use super::access::User;
-use super::create::{self, Origin, allow, metadata, refused, tidy, writer};
+use super::create::{self, Origin, allow, metadata, refused, tidy, without_managers, writer};
 use super::registry::{Generation, Kind};
 use super::request::Request;
 use super::status::Status;
@@ -86,7 +86,7 @@ fn version_required(kind: &Kind, name: &str) -> Status {
 }
 
 /// Refuses a write that was made from an older state.
-fn fresh(request: &Request, new: &Value, old: &Entry) -> Result<(), Status> {
+pub(super) fn fresh(request: &Request, new: &Value, old: &Entry) -> Result<(), Status> {
     let given = metadata(new, "resourceVersion");
     if given.is_empty() || given == "0" {
         return Ok(());
@@ -119,10 +119,10 @@ pub(super) fn save(
     let stored = &old.object;
     let shown = prepare::from_storage(kind, stored);
     tidy(kind, &mut new);
-    kind.schema.prune(&mut new);
+    without_managers(&mut new, |new| kind.schema.prune(new));
     separate(request, &shown, &mut new);
     prepare::before_update(request, &shown, &mut new);
-    kind.schema.default(&mut new);
+    without_managers(&mut new, |new| kind.schema.default(new));
     builtin::default(&kind.group, &kind.kind, &mut new);
     subresource::before_update(server, request, &shown, &mut new)?;
     let mut errors = settle_metadata(request, &shown, &mut new);

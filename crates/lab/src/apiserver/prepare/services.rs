@@ -2,6 +2,7 @@
 
 use crate::apiserver::store::ResourceId;
 use crate::apiserver::{ApiServer, Status};
+use crate::schema::FieldError;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -20,13 +21,24 @@ pub(super) fn allocate(server: &ApiServer, object: &mut Value) -> Result<(), Sta
         }
         return Ok(());
     }
-    if let Some(given) = spec["clusterIP"].as_str().filter(|given| !given.is_empty()) {
-        spec["clusterIPs"] = json!([given]);
-        return Ok(());
-    }
     let (_, all) = server.store().list(&ResourceId::new("", "services"), None);
     let taken: BTreeSet<&str> =
         all.iter().filter_map(|service| service["spec"]["clusterIP"].as_str()).collect();
+    if let Some(given) = spec["clusterIP"].as_str().filter(|given| !given.is_empty()) {
+        let given = given.to_owned();
+        let why = if taken.contains(given.as_str()) {
+            "provided IP is already allocated"
+        } else if !given.starts_with(&format!("{RANGE}.")) {
+            "the provided network does not match the current range"
+        } else {
+            spec["clusterIPs"] = json!([given]);
+            return Ok(());
+        };
+        let why = format!("failed to allocate IP {given}: {why}");
+        let error = FieldError::invalid("spec.clusterIPs", &json!([given]), &why);
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        return Err(Status::invalid("", "Service", name, &[error]));
+    }
     let free = (10..RANGE_SIZE - 1)
         .map(|n| format!("{RANGE}.{}.{}", n >> 8, n & 255))
         .find(|address| !taken.contains(address.as_str()))
@@ -34,4 +46,18 @@ pub(super) fn allocate(server: &ApiServer, object: &mut Value) -> Result<(), Sta
     spec["clusterIPs"] = json!([&free]);
     spec["clusterIP"] = free.into();
     Ok(())
+}
+
+/// Kubernetes: an update that does not name the addresses keeps them.
+pub(super) fn keep_address(old: &Value, new: &mut Value) {
+    if !new["spec"].is_object() || new["spec"]["type"] == "ExternalName" {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs"] {
+        let missing = new["spec"][field].as_str().is_none_or(str::is_empty)
+            && new["spec"][field].as_array().is_none_or(Vec::is_empty);
+        if missing && !old["spec"][field].is_null() {
+            new["spec"][field] = old["spec"][field].clone();
+        }
+    }
 }
