@@ -82,6 +82,9 @@ impl Creation<'_> {
             return self.follow(&server).await;
         }
         if let Some(id) = self.recall.server.clone() {
+            if self.deeds.is_cleared(&self.machine, &id) {
+                return Ok(self.promise(false));
+            }
             let posted_at = self.deeds.posted_at(&self.machine);
             if posted_at.is_some_and(|posted| snapshot.began <= posted) {
                 return Ok(self.waiting(format!("server {id} to be listed"), BUILD_POLL));
@@ -271,11 +274,18 @@ impl Creation<'_> {
     async fn follow(&mut self, server: &Server) -> Result<Created, Error> {
         let id = &server.id;
         self.recall.server = Some(id.clone());
+        if self.deeds.is_cleared(&self.machine, id) {
+            return Ok(self.waiting(format!("failed server {id} to go"), BUILD_POLL));
+        }
         if server.is_deleting() {
             return Err(Error::ServerFailed(format!("server {id} is being deleted")));
         }
         match server.status.as_str() {
-            "ERROR" => Err(fault::of_server(id, Some(&server.fault.message))),
+            "ERROR" => {
+                let error = fault::of_server(id, Some(&server.fault.message));
+                self.clear(id, &error).await?;
+                Err(error)
+            }
             "BUILD" => {
                 let task =
                     if server.task_state.is_empty() { "building" } else { &server.task_state };
@@ -289,6 +299,20 @@ impl Creation<'_> {
                 Ok(Created::Done { memory: self.recall.write(), instance })
             }
         }
+    }
+
+    /// A server that found no room will not find any later. It is deleted, so that the next call tries
+    /// again with a new one: the machine waits, it has not failed.
+    async fn clear(&self, id: &str, error: &Error) -> Result<(), Fault> {
+        if !matches!(error, Error::Exhausted(_) | Error::QuotaExceeded(_)) {
+            return Ok(());
+        }
+        let live = self.cloud.server(id).await?;
+        if live.is_some_and(|it| self.marks.on_server(&it) && it.status == "ERROR") {
+            self.cloud.delete_server(id).await?;
+            self.deeds.cleared(&self.machine, id);
+        }
+        Ok(())
     }
 
     fn instance(&self, server: &Server) -> Instance {

@@ -30,6 +30,8 @@ struct Deed {
     volumes: Option<BTreeMap<String, String>>,
     /// Whether anything of this machine may exist: before the first POST there is nothing to look for.
     touched: bool,
+    /// The failed server that this process deleted to try again.
+    cleared: Option<String>,
     /// When `POST /servers` was answered.
     posted: Option<Instant>,
     /// When `DELETE` of the server was answered.
@@ -152,6 +154,21 @@ impl Deeds {
     pub fn sent_at(&self, machine: &str) -> Option<Timestamp> {
         let deeds = self.lock();
         deeds.get(machine).filter(|deed| deed.kept == Kept::Sent).and_then(|deed| deed.promised_at)
+    }
+
+    /// The server failed for want of room and was deleted; its ports are looked for anew.
+    pub fn cleared(&self, machine: &str, server: &str) {
+        self.with(machine, |deed| {
+            deed.cleared = Some(server.to_owned());
+            deed.ports = None;
+            deed.volumes = None;
+        });
+    }
+
+    /// Whether this process deleted that server to try again.
+    pub fn is_cleared(&self, machine: &str, server: &str) -> bool {
+        let deeds = self.lock();
+        deeds.get(machine).is_some_and(|deed| deed.cleared.as_deref() == Some(server))
     }
 
     pub fn posted(&self, machine: &str) {

@@ -4,6 +4,7 @@
 //! it should be) and its own [`Memory`] from the last call, does a bounded amount of work, and says
 //! how far it came. It never waits for a server to boot: waiting is an answer.
 
+pub mod conformance;
 mod error;
 mod secret;
 
