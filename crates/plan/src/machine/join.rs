@@ -20,7 +20,8 @@ pub fn follow(draft: &mut Draft, node: &Arc<Node>) {
         let message = format!("node {} registered", node.name_any());
         draft.tell(Reason::NodeJoined, message);
     }
-    if !draft.holds(ConditionType::Ready) {
+    if !matches!(draft.status.phase, Some(Phase::Running | Phase::Unknown)) {
+        // Again and again until it is Ready, for a crash may come between any two steps.
         draft.step(Step::DeleteToken);
     }
     draft.condition(ConditionType::NodeJoined, ConditionStatus::True, Reason::NodeJoined, "");
