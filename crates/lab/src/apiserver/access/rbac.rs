@@ -245,7 +245,7 @@ impl Rights {
     }
 
     /// All rules the user has in a namespace, in the order of the bindings.
-    pub fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
+    pub(super) fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
         let grants = self.held(user, namespace).into_iter().map(|hold| &self.grants[hold.grant]);
         grants
             .filter_map(|grant| grant.rules.as_ref().ok())

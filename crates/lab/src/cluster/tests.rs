@@ -1,0 +1,347 @@
+//! The controllers against the lab's own API server, on a paused clock.
+
+use super::object::{is_deleting, items, meta, node_of};
+use super::*;
+use crate::apiserver::access::User;
+use crate::apiserver::{self, ApiServer, Peer, ResourceId};
+use crate::client::ApiError;
+use crate::client::PatchKind;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::timeout;
+
+struct Cluster {
+    server: ApiServer,
+    client: Client,
+    stop: CancellationToken,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Longest time a test waits for the cluster, in the world's time.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+impl Cluster {
+    async fn start() -> Self {
+        let clock = Clock::start("2026-11-21T09:00:00Z".parse().expect("a time"));
+        let pki = Arc::new(Authority::new(&clock));
+        let server = ApiServer::new(apiserver::Config::new(clock, pki.clone()));
+        let user = User::new("system:kube-controller-manager", &["system:masters"]);
+        let client = Client::over(server.service(Peer::User(user)));
+        let stop = CancellationToken::new();
+        let config = Config { client: client.clone(), clock, pki, pace: Pace::default() };
+        tokio::spawn(run(config, stop.clone()));
+        let cluster = Self { server, client, stop };
+        cluster.until("", "serviceaccounts", |all| all.len() == 4).await;
+        cluster
+    }
+
+    fn list(&self, group: &str, plural: &str) -> Vec<Arc<Value>> {
+        self.server.store().list(&ResourceId::new(group, plural), None).1
+    }
+
+    /// Waits until all objects of a resource are as wanted.
+    async fn until(&self, group: &str, plural: &str, good: impl Fn(&[Arc<Value>]) -> bool) {
+        let mut pulse = self.server.store().pulse(&ResourceId::new(group, plural));
+        let waited = timeout(PATIENCE, async {
+            while !good(&self.list(group, plural)) {
+                pulse.changed().await.expect("the store lives");
+            }
+        });
+        if waited.await.is_err() {
+            panic!("{plural} never became as wanted: {:#?}", self.list(group, plural));
+        }
+    }
+
+    async fn create(&self, path: &str, object: Value) {
+        self.client.create(path, &object).await.expect(path);
+    }
+
+    async fn node(&self, name: &str) {
+        self.create("/api/v1/nodes", json!({"metadata": {"name": name}})).await;
+        let patch = json!({"spec": {"taints": null}});
+        let path = format!("/api/v1/nodes/{name}");
+        self.client.patch(&path, PatchKind::Merge, &patch).await.expect("a patch");
+    }
+
+    /// Plays the kubelet: every bound pod runs and is ready.
+    async fn run_pods(&self) {
+        for pod in self.list("", "pods") {
+            if !node_of(&pod).is_empty() && !is_deleting(&pod) {
+                let path = format!(
+                    "/api/v1/namespaces/{}/pods/{}/status",
+                    meta(&pod, "namespace"),
+                    meta(&pod, "name")
+                );
+                let patch = json!({"status": {
+                    "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                }});
+                self.client.patch(&path, PatchKind::Strategic, &patch).await.expect("a status");
+            }
+        }
+    }
+
+    async fn evict(&self, pod: &str) -> Result<Value, ApiError> {
+        let path = format!("/api/v1/namespaces/default/pods/{pod}/eviction");
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod},
+        });
+        self.client.create(&path, &eviction).await
+    }
+}
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn template(app: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "c", "image": "registry.example/app:1"}]},
+    })
+}
+
+fn deployment(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": template("web"),
+        },
+    })
+}
+
+fn bound(pods: &[Arc<Value>]) -> usize {
+    pods.iter().filter(|pod| !node_of(pod).is_empty()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_runs_rolls_and_goes() {
+    let cluster = Cluster::start().await;
+    for name in ["n1", "n2"] {
+        cluster.node(name).await;
+    }
+    cluster.create(DEPLOYMENTS, deployment(4)).await;
+    cluster.until("", "pods", |pods| bound(pods) == 4).await;
+    let on = |node: &str| cluster.list("", "pods").iter().filter(|p| node_of(p) == node).count();
+    assert_eq!((on("n1"), on("n2")), (2, 2), "pods are spread");
+    cluster.run_pods().await;
+    let available = |all: &[Arc<Value>]| all[0]["status"]["availableReplicas"] == 4;
+    cluster.until("apps", "deployments", available).await;
+
+    let web = format!("{DEPLOYMENTS}/web");
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}});
+    cluster.client.patch(&web, PatchKind::Merge, &patch).await.expect("a patch");
+    cluster.until("apps", "replicasets", |sets| sets.len() == 2).await;
+    let rolled = |sets: &[Arc<Value>]| {
+        let size = |set: &Value| set["spec"]["replicas"].as_i64();
+        sets.iter().filter(|set| size(set) == Some(0)).count() == 1
+            && sets.iter().filter(|set| size(set) == Some(4)).count() == 1
+    };
+    // Pods that were bound and told to go stay until a kubelet has ended them.
+    for _ in 0..20 {
+        cluster.run_pods().await;
+        for pod in cluster.list("", "pods").iter().filter(|pod| is_deleting(pod)) {
+            let path = format!("/api/v1/namespaces/default/pods/{}", meta(pod, "name"));
+            let now = json!({"gracePeriodSeconds": 0});
+            cluster.client.delete(&path, &now).await.expect("the kubelet's delete");
+        }
+        tokio::task::yield_now().await;
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+    cluster.until("apps", "replicasets", rolled).await;
+
+    let options = json!({"propagationPolicy": "Foreground"});
+    cluster.client.delete(&web, &options).await.expect("a delete");
+    cluster.until("", "pods", |pods| pods.iter().all(|pod| is_deleting(pod))).await;
+    assert_eq!(cluster.list("apps", "deployments").len(), 1, "it waits for what it owns");
+    for pod in cluster.list("", "pods") {
+        let path = format!("/api/v1/namespaces/default/pods/{}", meta(&pod, "name"));
+        cluster.client.delete(&path, &json!({"gracePeriodSeconds": 0})).await.expect("a delete");
+    }
+    cluster.until("apps", "deployments", |all| all.is_empty()).await;
+    assert!(cluster.list("apps", "replicasets").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_stay_and_lose_their_owner() {
+    let cluster = Cluster::start().await;
+    cluster.create(DEPLOYMENTS, deployment(1)).await;
+    cluster.until("", "pods", |pods| pods.len() == 1).await;
+    let options = json!({"propagationPolicy": "Orphan"});
+    cluster.client.delete(&format!("{DEPLOYMENTS}/web"), &options).await.expect("a delete");
+    cluster.until("apps", "deployments", |all| all.is_empty()).await;
+    let sets = cluster.list("apps", "replicasets");
+    assert!(sets[0]["metadata"]["ownerReferences"].is_null());
+    assert_eq!(cluster.list("", "pods").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_names_an_owner_that_never_was_goes() {
+    let cluster = Cluster::start().await;
+    let map = |name: &str, kind: &str| {
+        json!({"metadata": {"name": name, "ownerReferences": [
+            {"apiVersion": "v1", "kind": kind, "name": "ghost", "uid": "no-such-uid"},
+        ]}})
+    };
+    let path = "/api/v1/namespaces/default/configmaps";
+    cluster.create(path, map("orphan", "Secret")).await;
+    cluster.create(path, map("unknown", "NotServed")).await;
+    let names = |maps: &[Arc<Value>]| -> Vec<String> {
+        let own = maps.iter().filter(|map| meta(map, "namespace") == "default");
+        own.map(|map| meta(map, "name").to_owned()).collect()
+    };
+    cluster.until("", "configmaps", |maps| names(maps) == ["kube-root-ca.crt", "unknown"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_lets_one_pod_go_at_a_time() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1").await;
+    cluster.create(DEPLOYMENTS, deployment(2)).await;
+    cluster.until("", "pods", |pods| bound(pods) == 2).await;
+    let budget = json!({
+        "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    cluster.create(path, budget).await;
+    cluster.run_pods().await;
+    let allowed = |want: i64| {
+        move |all: &[Arc<Value>]| {
+            all[0]["status"]["disruptionsAllowed"] == want
+                && all[0]["status"]["observedGeneration"] == 1
+        }
+    };
+    cluster.until("policy", "poddisruptionbudgets", allowed(1)).await;
+    let names: Vec<String> =
+        cluster.list("", "pods").iter().map(|pod| meta(pod, "name").to_owned()).collect();
+    let dry = format!("/api/v1/namespaces/default/pods/{}/eviction?dryRun=All", names[0]);
+    let eviction = json!({"metadata": {"name": names[0]}});
+    cluster.client.create(&dry, &eviction).await.expect("a dry run spends nothing");
+    cluster.evict(&names[0]).await.expect("one may go");
+    let refused = cluster.evict(&names[1]).await.expect_err("the other may not");
+    assert_eq!(refused.code, 429);
+    let cause = &refused.body["details"]["causes"][0]["message"];
+    assert_eq!(cause, "The disruption budget web needs 1 healthy pods and has 2 currently");
+    cluster.until("", "pods", |pods| bound(pods) == 3).await;
+    assert_eq!(cluster.evict(&names[1]).await.expect_err("the new one is not ready").code, 429);
+    cluster.run_pods().await;
+    cluster.until("policy", "poddisruptionbudgets", allowed(1)).await;
+    cluster.evict(&names[1]).await.expect("now it may");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_node_has_its_daemon_and_takes_it_along() {
+    let cluster = Cluster::start().await;
+    let set = json!({
+        "metadata": {"name": "cni"},
+        "spec": {"selector": {"matchLabels": {"app": "cni"}}, "template": template("cni")},
+    });
+    cluster.create("/apis/apps/v1/namespaces/kube-system/daemonsets", set).await;
+    for name in ["n1", "n2", "n3"] {
+        cluster.node(name).await;
+    }
+    cluster.until("", "pods", |pods| bound(pods) == 3).await;
+    cluster.run_pods().await;
+    let ready = |all: &[Arc<Value>]| {
+        all[0]["status"]["numberReady"] == 3 && all[0]["status"]["desiredNumberScheduled"] == 3
+    };
+    cluster.until("apps", "daemonsets", ready).await;
+
+    let cordon = json!({"spec": {"unschedulable": true, "taints": [
+        {"key": "k", "value": "v", "effect": "NoSchedule"},
+    ]}});
+    cluster.client.patch("/api/v1/nodes/n2", PatchKind::Merge, &cordon).await.expect("a patch");
+    let wanted = |all: &[Arc<Value>]| all[0]["status"]["desiredNumberScheduled"] == 2;
+    cluster.until("apps", "daemonsets", wanted).await;
+    assert_eq!(cluster.list("", "pods").len(), 3, "what runs is not chased away");
+
+    cluster.client.delete("/api/v1/nodes/n1", &Value::Null).await.expect("a delete");
+    let gone = |pods: &[Arc<Value>]| pods.iter().all(|pod| node_of(pod) != "n1");
+    cluster.until("", "pods", gone).await;
+    assert_eq!(cluster.list("", "pods").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_no_node_takes_says_why_and_waits() {
+    let cluster = Cluster::start().await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {
+        "containers": [{"name": "c", "image": "registry.example/app:1"}],
+        "nodeSelector": {"zone": "a"},
+    }});
+    cluster.create("/api/v1/namespaces/default/pods", pod).await;
+    let says = |words: &'static str| {
+        move |pods: &[Arc<Value>]| {
+            let conditions = items(&pods[0]["status"]["conditions"]).iter();
+            conditions.into_iter().any(|one| one["message"] == words)
+        }
+    };
+    cluster.until("", "pods", says("no nodes available to schedule pods")).await;
+    cluster.node("n1").await;
+    let words = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.";
+    cluster.until("", "pods", says(words)).await;
+    let label = json!({"metadata": {"labels": {"zone": "a"}}});
+    cluster.client.patch("/api/v1/nodes/n1", PatchKind::Merge, &label).await.expect("a patch");
+    cluster.until("", "pods", |pods| bound(pods) == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_takes_its_content_along() {
+    let cluster = Cluster::start().await;
+    cluster.create("/api/v1/namespaces", json!({"metadata": {"name": "doomed"}})).await;
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/wait"]}});
+    cluster.create("/api/v1/namespaces/doomed/configmaps", held).await;
+    cluster.create("/api/v1/namespaces/doomed/secrets", json!({"metadata": {"name": "s"}})).await;
+    cluster.client.delete("/api/v1/namespaces/doomed", &Value::Null).await.expect("a delete");
+    let tells = |all: &[Arc<Value>]| {
+        let doomed = all.iter().find(|one| meta(one, "name") == "doomed");
+        let told = doomed.map(|one| one["status"]["conditions"][0]["message"].clone());
+        told == Some("Some resources are remaining: configmaps. has 1 resource instances".into())
+    };
+    cluster.until("", "namespaces", tells).await;
+    assert!(cluster.list("", "secrets").is_empty());
+    let free = json!({"metadata": {"finalizers": null}});
+    let path = "/api/v1/namespaces/doomed/configmaps/held";
+    cluster.client.patch(path, PatchKind::Merge, &free).await.expect("a patch");
+    cluster.until("", "namespaces", |all| all.len() == 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approved_request_is_signed() {
+    use base64::Engine as _;
+    let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let cluster = Cluster::start().await;
+    let (csr, _) = crate::pki::request("system:node:n1", &["system:nodes"], &[], &[]);
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let request = json!({"metadata": {"name": "csr-1"}, "spec": {
+        "request": encode(&csr), "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["digital signature", "client auth"],
+    }});
+    cluster.create(path, request).await;
+    let own = format!("{path}/csr-1");
+    let mut request = cluster.client.get(&own).await.expect("the request");
+    assert!(request["status"]["certificate"].is_null(), "nothing is signed unasked");
+    request["status"]["conditions"] = json!([
+        {"type": "Approved", "status": "True", "reason": "Test", "message": "by test"},
+    ]);
+    cluster.client.replace(&format!("{own}/approval"), &request).await.expect("an approval");
+    let signed = |all: &[Arc<Value>]| all[0]["status"]["certificate"].is_string();
+    cluster.until("certificates.k8s.io", "certificatesigningrequests", signed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_bootstrap_token_goes() {
+    let cluster = Cluster::start().await;
+    let secret = json!({
+        "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": "abcdef", "expiration": "2026-11-21T09:02:00Z"},
+    });
+    cluster.create("/api/v1/namespaces/kube-system/secrets", secret).await;
+    assert_eq!(cluster.list("", "secrets").len(), 1);
+    cluster.until("", "secrets", |all| all.is_empty()).await;
+    let time = cluster.server.clock().now().to_string();
+    assert!(time.starts_with("2026-11-21T09:02:00"), "not before its time: {time}");
+}
