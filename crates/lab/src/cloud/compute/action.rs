@@ -1,0 +1,295 @@
+//! What is done to a server that is there: power, rebuild, lock, name; and the record of it.
+
+use super::server::{View, show};
+use super::{VmState, build, disallowed, gone, policy, remove, schema, unknown_path};
+use crate::cloud::Power;
+use crate::cloud::http::{Answer, Call, Reply, fault};
+use crate::cloud::state::{State, Step, micros};
+use serde_json::{Value, json};
+
+/// Actions that a real Nova has and this one does not.
+const NOT_SIMULATED: [&str; 12] = [
+    "pause",
+    "unpause",
+    "suspend",
+    "resume",
+    "resize",
+    "confirmResize",
+    "revertResize",
+    "rescue",
+    "unrescue",
+    "shelve",
+    "createImage",
+    "changePassword",
+];
+
+/// `PUT /servers/{id}`.
+pub(super) fn rename(state: &mut State, call: &Call, id: &str) -> Answer {
+    policy(call, "servers:update")?;
+    let body = schema::body(call)?;
+    let now = state.now();
+    let asked = &body["server"];
+    if let Some(name) = asked["name"].as_str() {
+        schema::check_name(name)?;
+    }
+    let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
+    if let Some(name) = asked["name"].as_str() {
+        name.clone_into(&mut server.name);
+    }
+    if let Some(description) = asked.get("description") {
+        server.description = description.as_str().map(str::to_owned);
+    }
+    if let Some(host_name) = asked["hostname"].as_str() {
+        host_name.clone_into(&mut server.host_name);
+    }
+    server.updated = now;
+    let shown = show(state, call, state.compute.server(id)?, View::Whole);
+    Ok(Reply::json(200, json!({"server": shown})))
+}
+
+/// `POST /servers/{id}/action`.
+pub(super) fn act(state: &mut State, call: &Call, id: &str) -> Answer {
+    let body = schema::body(call)?;
+    let actions = body.as_object().filter(|actions| actions.len() == 1);
+    let Some((action, arguments)) = actions.and_then(|actions| actions.iter().next()) else {
+        return Err(fault(400, "Malformed request body"));
+    };
+    let action = action.as_str();
+    match action {
+        "os-getConsoleOutput" => console(state, id, arguments),
+        "os-stop" => {
+            let stop = Change {
+                verb: "stop",
+                from: &[VmState::Active],
+                task: "powering-off",
+                step: stopped,
+            };
+            change(state, call, id, &stop)
+        }
+        "os-start" => {
+            let start = Change {
+                verb: "start",
+                from: &[VmState::Stopped],
+                task: "powering-on",
+                step: started,
+            };
+            change(state, call, id, &start)
+        }
+        "reboot" => {
+            let from: &[VmState] = if arguments["type"] == "HARD" {
+                &[VmState::Active, VmState::Stopped, VmState::Error]
+            } else {
+                &[VmState::Active]
+            };
+            change(
+                state,
+                call,
+                id,
+                &Change { verb: "reboot", from, task: "rebooting", step: rebooting },
+            )
+        }
+        "rebuild" => rebuild(state, call, id, arguments),
+        "lock" | "unlock" => {
+            let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
+            server.locked = action == "lock";
+            Ok(Reply::empty(202))
+        }
+        "forceDelete" => {
+            remove::start(state, id);
+            Ok(Reply::empty(202))
+        }
+        "os-resetState" => reset(state, call, id, &arguments["state"]),
+        other if NOT_SIMULATED.contains(&other) => {
+            Err(fault(501, format!("The action {other} is not simulated.")))
+        }
+        other => Err(fault(400, format!("There is no such action: {other}"))),
+    }
+}
+
+/// A change of power that takes a while.
+struct Change<'a> {
+    verb: &'static str,
+    from: &'a [VmState],
+    task: &'static str,
+    step: Step,
+}
+
+fn change(state: &mut State, call: &Call, id: &str, change: &Change<'_>) -> Answer {
+    policy(call, &format!("servers:{}", change.verb))?;
+    let now = state.now();
+    let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
+    let refuse = |what: &str, is: &str| {
+        let message = format!("Cannot '{}' instance {id} while it is in {what} {is}", change.verb);
+        Err(fault(409, message))
+    };
+    if server.locked {
+        return Err(fault(409, format!("Instance {id} is locked")));
+    }
+    if !change.from.contains(&server.vm) {
+        if server.host.is_none() && server.vm != VmState::Building {
+            return Err(fault(409, format!("Instance {id} is not ready")));
+        }
+        return refuse("vm_state", server.vm.name());
+    }
+    if let Some(task) = server.task {
+        return refuse("task_state", task);
+    }
+    server.task = Some(change.task);
+    server.updated = now;
+    server.note(change.verb, call, now);
+    let delay = state.config.delays.power;
+    state.after(delay, change.step, id);
+    Ok(Reply::empty(202))
+}
+
+/// Ends a task, unless another one (a deletion) has taken its place.
+fn finish(state: &mut State, id: &str, task: &str, vm: VmState, power: u8) -> bool {
+    let now = state.now();
+    let Some(server) = state.compute.server_mut(id).filter(|server| server.task == Some(task))
+    else {
+        return false;
+    };
+    server.task = None;
+    server.vm = vm;
+    server.power = power;
+    server.updated = now;
+    true
+}
+
+fn switch_off(state: &mut State, id: &str) {
+    let Some(server) = state.compute.server_mut(id) else {
+        return;
+    };
+    let ran = std::mem::replace(&mut server.powered, false);
+    if ran {
+        state.tell(&Power::Off { server: id.to_owned() });
+    }
+}
+
+fn stopped(state: &mut State, id: &str) {
+    if finish(state, id, "powering-off", VmState::Stopped, 4) {
+        switch_off(state, id);
+    }
+}
+
+fn started(state: &mut State, id: &str) {
+    if finish(state, id, "powering-on", VmState::Active, 1) {
+        build::switch_on(state, id);
+    }
+}
+
+/// The second half of a reboot or rebuild begins with the guest off.
+fn half_way(state: &mut State, id: &str, task: &str, next: &'static str, step: Step) {
+    let there = state.compute.server_mut(id).filter(|server| server.task == Some(task));
+    let Some(server) = there else {
+        return;
+    };
+    server.task = Some(next);
+    switch_off(state, id);
+    let delay = state.config.delays.power;
+    state.after(delay, step, id);
+}
+
+fn rebooting(state: &mut State, id: &str) {
+    half_way(state, id, "rebooting", "reboot_started", rebooted);
+}
+
+fn rebooted(state: &mut State, id: &str) {
+    if finish(state, id, "reboot_started", VmState::Active, 1) {
+        build::switch_on(state, id);
+    }
+}
+
+fn rebuild(state: &mut State, call: &Call, id: &str, arguments: &Value) -> Answer {
+    let image = arguments["imageRef"].as_str().unwrap_or_default().to_owned();
+    if !state.images.all.contains_key(&image) {
+        return Err(fault(400, "Cannot find image for rebuild"));
+    }
+    let from = [VmState::Active, VmState::Stopped, VmState::Error];
+    change(
+        state,
+        call,
+        id,
+        &Change { verb: "rebuild", from: &from, task: "rebuilding", step: rebuilding },
+    )?;
+    let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
+    server.vm = VmState::Active;
+    server.failure = None;
+    if server.image.is_some() {
+        server.image = Some(image);
+    }
+    if let Some(user_data) = arguments.get("user_data").filter(|_| call.minor >= 57) {
+        server.user_data = user_data.as_str().map(str::to_owned);
+    }
+    let shown = show(state, call, state.compute.server(id)?, View::Whole);
+    let base = &state.config.base_url;
+    let location = format!("{base}/compute/v2.1/servers/{id}");
+    Ok(Reply::json(202, json!({"server": shown})).with("location", location))
+}
+
+fn rebuilding(state: &mut State, id: &str) {
+    half_way(state, id, "rebuilding", "rebuild_spawning", rebuilt);
+}
+
+fn rebuilt(state: &mut State, id: &str) {
+    if finish(state, id, "rebuild_spawning", VmState::Active, 1) {
+        build::switch_on(state, id);
+    }
+}
+
+/// An operator's word that a server is in this state, whatever it is in.
+fn reset(state: &mut State, call: &Call, id: &str, wanted: &Value) -> Answer {
+    if !call.session.is_admin() {
+        return Err(disallowed("os-admin-actions:reset_state"));
+    }
+    let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
+    server.vm = if wanted == "active" { VmState::Active } else { VmState::Error };
+    server.task = None;
+    Ok(Reply::empty(202))
+}
+
+fn console(state: &State, id: &str, arguments: &Value) -> Answer {
+    let server = state.compute.server(id)?;
+    if server.host.is_none() {
+        return Err(fault(409, format!("Instance {id} is not ready")));
+    }
+    let length = &arguments["length"];
+    let length = length.as_i64().or_else(|| length.as_str().and_then(|length| length.parse().ok()));
+    let keep = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+    let skip = server.console.len().saturating_sub(keep);
+    let lines: Vec<&str> = server.console.iter().skip(skip).map(String::as_str).collect();
+    Ok(Reply::json(200, json!({"output": lines.join("\n")})))
+}
+
+/// `GET /servers/{id}/os-instance-actions`, and one of them by its request.
+pub(super) fn history(state: &State, id: &str, rest: &[&str]) -> Answer {
+    let server = state.compute.server(id)?;
+    let shown = |deed: &super::server::Deed| {
+        json!({
+            "action": deed.action,
+            "instance_uuid": id,
+            "request_id": deed.request,
+            "user_id": deed.user,
+            "project_id": server.project,
+            "start_time": micros(deed.at),
+            "updated_at": micros(deed.at),
+            "message": null,
+        })
+    };
+    match rest {
+        [] => {
+            let deeds: Vec<Value> = server.deeds.iter().rev().map(shown).collect();
+            Ok(Reply::json(200, json!({"instanceActions": deeds})))
+        }
+        [request] => {
+            let deed = server.deeds.iter().find(|deed| deed.request == *request);
+            let deed = deed.ok_or_else(|| {
+                fault(404, format!("Action for request_id {request} on instance {id} not found"))
+            })?;
+            let mut shown = shown(deed);
+            shown["events"] = json!([]);
+            Ok(Reply::json(200, json!({"instanceAction": shown})))
+        }
+        _ => Err(unknown_path()),
+    }
+}

@@ -1,0 +1,230 @@
+//! `POST /servers`: what is refused at once, and the server that all else begins with.
+
+use super::server::{Destiny, links};
+use super::wish::{self, Nic};
+use super::{Server, VmState, build, quota, schema};
+use crate::cloud::fault::Effect;
+use crate::cloud::http::{Answer, Call, Reply, fault};
+use crate::cloud::network::{Kind, used};
+use crate::cloud::state::State;
+use crate::cloud::volume;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub(super) fn create(state: &mut State, call: &Call) -> Answer {
+    let body = schema::body(call)?;
+    schema::server(call, &body)?;
+    let none = Map::new();
+    let asked = body["server"].as_object().unwrap_or(&none);
+    let number = |field: &str| {
+        asked.get(field).and_then(|value| {
+            value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))
+        })
+    };
+    let least = number("min_count").unwrap_or(1).max(1);
+    let count = number("max_count").unwrap_or(least).max(least);
+    let template = template(state, call, asked, &body)?;
+    let (vcpus, ram) = (template.flavor.vcpus, template.flavor.ram);
+    quota::check(state, &template.project, count, vcpus, ram)?;
+    for disk in &template.disks {
+        if let Some(own) = &disk.volume {
+            volume::reserve(state, own, &call.request_id)?;
+        }
+    }
+    let reservation = format!("r-{}", &state.hex()[..8]);
+    let mut first = None;
+    for at in 1..=count {
+        let id = state.uuid();
+        let mut server = template.clone();
+        if count > 1 {
+            server.name = format!("{}-{at}", template.name);
+            server.host_name = host_name(&server.name);
+        }
+        server.id.clone_from(&id);
+        server.note("create", call, state.now());
+        state.counters.made(&server.tags);
+        let shown =
+            server.groups_shown.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+        state.compute.servers.insert(id.clone(), Box::new(server));
+        build::begin(state, &id);
+        first.get_or_insert((id, shown));
+    }
+    if asked.get("return_reservation_id") == Some(&json!(true)) {
+        return Ok(Reply::json(202, json!({"reservation_id": reservation})));
+    }
+    let (id, groups) = first.unwrap_or_default();
+    let base = &state.config.base_url;
+    let location = format!("{base}/compute/v2.1/servers/{id}");
+    let password = &id[24..];
+    let shown = json!({
+        "id": id,
+        "links": links(base, &id),
+        "OS-DCF:diskConfig": "MANUAL",
+        "security_groups": groups,
+        "adminPass": password,
+    });
+    Ok(Reply::json(202, json!({"server": shown})).with("location", location))
+}
+
+/// The server that the request describes, without an id. Every refusal is here.
+fn template(
+    state: &mut State,
+    call: &Call,
+    asked: &Map<String, Value>,
+    body: &Value,
+) -> Result<Server, Reply> {
+    let text = |field: &str| asked.get(field).and_then(Value::as_str).map(str::to_owned);
+    let name = text("name").unwrap_or_default();
+    let zone = text("availability_zone");
+    if zone.as_ref().is_some_and(|zone| !state.config.zones.contains(zone)) {
+        return Err(fault(400, "The requested availability zone is not available"));
+    }
+    let wanted = asked.get("flavorRef").and_then(Value::as_str).unwrap_or_default();
+    // A link to a flavor is as good as its id.
+    let wanted = wanted.rsplit('/').next().unwrap_or_default();
+    let flavor = state.compute.flavors.iter().find(|flavor| flavor.id == wanted).cloned();
+    let flavor =
+        flavor.ok_or_else(|| fault(400, format!("Flavor {wanted} could not be found.")))?;
+    let image = wish::image(state, asked, &flavor)?;
+    let disks = wish::disks(state, asked)?;
+    if flavor.disk == 0 && disks.is_empty() {
+        let message = "Only volume-backed servers are allowed for flavors with zero disk.";
+        return Err(fault(403, message));
+    }
+    let nics = wish::nics(state, call, asked)?;
+    let project = call.session.project();
+    port_quota(state, &project, &nics)?;
+    let groups = wish::groups(state, call, asked)?;
+    let key_name = text("key_name");
+    let has_key = |name: &String| {
+        state.compute.keypairs.iter().any(|key| key.user == call.session.user && key.name == *name)
+    };
+    if key_name.as_ref().is_some_and(|name| !has_key(name)) {
+        return Err(fault(400, "Invalid key_name provided."));
+    }
+    let metadata: BTreeMap<String, String> = asked
+        .get("metadata")
+        .and_then(|items| serde_json::from_value(items.clone()).ok())
+        .unwrap_or_default();
+    metadata_quota(state, metadata.len())?;
+    let group = body["os:scheduler_hints"]["group"].as_str().map(str::to_owned);
+    if let Some(group) = group.as_ref().filter(|group| !state.compute.groups.contains_key(*group)) {
+        return Err(fault(400, format!("Instance group {group} could not be found.")));
+    }
+    let tags: BTreeSet<String> = asked
+        .get("tags")
+        .and_then(|tags| serde_json::from_value(tags.clone()).ok())
+        .unwrap_or_default();
+    let now = state.now();
+    Ok(Server {
+        id: String::new(),
+        host_name: text("hostname").unwrap_or_else(|| host_name(&name)),
+        name,
+        project,
+        user: call.session.user.clone(),
+        created: now,
+        updated: now,
+        launched: None,
+        terminated: None,
+        flavor,
+        image: image.filter(|_| disks.is_empty()),
+        destiny: destiny(call, &metadata, &tags),
+        metadata,
+        tags,
+        description: text("description"),
+        key_name,
+        config_drive: asked
+            .get("config_drive")
+            .is_some_and(|drive| *drive == true || drive == "true"),
+        user_data: text("user_data"),
+        zone: zone.clone().unwrap_or_default(),
+        zone_asked: zone,
+        host: None,
+        tried: Vec::new(),
+        group,
+        locked: false,
+        vm: VmState::Building,
+        task: Some("scheduling"),
+        power: 0,
+        powered: false,
+        failure: None,
+        groups_shown: groups_shown(state, &nics, &groups),
+        nics,
+        disks,
+        addresses: json!({}),
+        deeds: Vec::new(),
+        console: VecDeque::new(),
+    })
+}
+
+/// Nova: lower case, `_`, `.` and blanks become `-`; 63 characters.
+fn host_name(name: &str) -> String {
+    let name: String = name
+        .chars()
+        .filter_map(|one| match one {
+            ' ' | '_' | '.' => Some('-'),
+            one if one.is_ascii_alphanumeric() || one == '-' => Some(one.to_ascii_lowercase()),
+            _ => None,
+        })
+        .collect();
+    name.trim_matches('-').chars().take(63).collect()
+}
+
+/// An own port decides its security groups itself, whatever the server asks for.
+fn groups_shown(state: &State, nics: &[Nic], asked: &[String]) -> Vec<String> {
+    let own = nics.iter().filter_map(|nic| nic.port.as_ref());
+    let of_ports: Vec<String> = own
+        .filter_map(|port| state.network.get(Kind::Port, port))
+        .flat_map(|port| port["security_groups"].as_array().into_iter().flatten())
+        .filter_map(|group| group.as_str().map(str::to_owned))
+        .collect();
+    let ids = if of_ports.is_empty() { asked } else { &of_ports };
+    let names: Vec<String> = ids
+        .iter()
+        .filter_map(|id| state.network.get(Kind::SecurityGroup, id))
+        .filter_map(|group| group["name"].as_str().map(str::to_owned))
+        .collect();
+    if names.is_empty() { vec!["default".to_owned()] } else { names }
+}
+
+fn port_quota(state: &State, project: &str, nics: &[Nic]) -> Result<(), Reply> {
+    let made = nics.iter().filter(|nic| nic.made_here).count();
+    let made = u64::try_from(made).unwrap_or(u64::MAX);
+    let (used, limit) = (used(state, Kind::Port, project), state.config.quotas.port);
+    if made == 0 || limit < 0 || used + made <= limit.unsigned_abs() {
+        return Ok(());
+    }
+    let message = format!("The number of defined ports: {used} is over the limit: {limit}");
+    Err(fault(403, message))
+}
+
+/// Refuses more metadata than one server may have.
+pub(super) fn metadata_quota(state: &State, items: usize) -> Result<(), Reply> {
+    let limit = state.config.quotas.metadata_items;
+    if limit < 0 || i64::try_from(items).is_ok_and(|items| items <= limit) {
+        return Ok(());
+    }
+    Err(fault(403, format!("Maximum number of metadata items exceeds {limit}")))
+}
+
+/// What faults, and the knobs that tests put into metadata, make of the server.
+fn destiny(call: &Call, metadata: &BTreeMap<String, String>, tags: &BTreeSet<String>) -> Destiny {
+    let mut destiny = Destiny {
+        boot_error: metadata.get("oslab_boot_error").cloned(),
+        boot_seconds: metadata.get("oslab_boot_seconds").and_then(|value| value.parse().ok()),
+        ..Destiny::default()
+    };
+    // Nova's database compares tags without case and gives up on two that differ in it alone.
+    let folded: BTreeSet<String> = tags.iter().map(|tag| tag.to_lowercase()).collect();
+    destiny.stuck_build = folded.len() < tags.len();
+    match &call.effect {
+        Some(Effect::StuckBuild) => destiny.stuck_build = true,
+        Some(Effect::StuckDeleting) => destiny.stuck_deleting = true,
+        Some(Effect::BootFailure { message }) => destiny.boot_error = Some(message.clone()),
+        Some(Effect::Vanish { millis }) => destiny.vanish_millis = Some(*millis),
+        Some(Effect::NoAddresses) => destiny.no_addresses = true,
+        Some(Effect::PortDown) => destiny.ports_down = true,
+        _ => {}
+    }
+    destiny
+}

@@ -1,0 +1,261 @@
+//! Tokens: issue, check, show, revoke.
+
+use super::{DOMAIN_ID, DOMAIN_NAME, Session, catalog, malformed};
+use crate::cloud::http::{Answer, Call, Reply, Service, keystone_error};
+use crate::cloud::state::State;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// From so many tokens on, expired ones are forgotten when one is issued.
+const TOKENS_KEPT: usize = 1_000;
+
+/// One token.
+#[derive(Clone)]
+pub(super) struct Token {
+    method: String,
+    user: String,
+    project: Option<String>,
+    roles: Vec<String>,
+    issued: Timestamp,
+    expires: Timestamp,
+    revoked: bool,
+    audit: String,
+    /// When a service first saw it good.
+    seen: BTreeMap<Service, Timestamp>,
+}
+
+/// What a login proved.
+struct Proof {
+    method: &'static str,
+    user: String,
+    /// The project, when the proof itself decides it.
+    project: Option<String>,
+    roles: Vec<String>,
+    not_after: Option<Timestamp>,
+}
+
+fn unauthorized(state: &State) -> Reply {
+    keystone_error(401, "The request you have made requires authentication.")
+        .with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", state.config.base_url))
+}
+
+/// Who the token of a call belongs to. Services but the identity service go on trusting a revoked one for a while.
+pub(in crate::cloud) fn authenticate(state: &mut State, call: &Call) -> Option<Session> {
+    let now = state.now();
+    let cache = SignedDuration::try_from(state.config.token_cache).unwrap_or_default();
+    let token = state.identity.tokens.get_mut(call.header("x-auth-token")?)?;
+    if token.expires <= now {
+        return None;
+    }
+    if token.revoked {
+        let seen = token.seen.get(&call.service)?;
+        if call.service == Service::Identity || now.duration_since(*seen) > cache {
+            return None;
+        }
+    } else {
+        token.seen.insert(call.service, now);
+    }
+    Some(Session {
+        user: token.user.clone(),
+        project: token.project.clone(),
+        roles: token.roles.clone(),
+        restricted: token.method == "application_credential",
+    })
+}
+
+/// `POST /v3/auth/tokens`.
+pub(super) fn create(state: &mut State, call: &Call) -> Answer {
+    let body =
+        call.json().map_err(|_| malformed("Expecting to find valid JSON in request body."))?;
+    let auth = &body["auth"];
+    let methods = auth["identity"]["methods"].as_array();
+    let Some(method) = methods.and_then(|methods| methods.first()).and_then(Value::as_str) else {
+        let missing = if auth["identity"].is_object() { "methods" } else { "identity" };
+        let said =
+            format!("'{missing}' is a required property\n\nFailed validating 'required' in schema");
+        return Err(keystone_error(400, said));
+    };
+    let identity = &auth["identity"][method];
+    let proof = match method {
+        "password" => by_password(state, &identity["user"])?,
+        "application_credential" => {
+            if !auth["scope"].is_null() {
+                return Err(refuse_scope(state));
+            }
+            super::credential::prove(state, identity).map(|granted| Proof {
+                method: "application_credential",
+                user: granted.user,
+                project: Some(granted.project),
+                roles: granted.roles,
+                not_after: granted.expires,
+            })?
+        }
+        "token" => by_token(state, identity)?,
+        _ => return Err(unauthorized(state)),
+    };
+    let project = match &proof.project {
+        Some(project) => Some(project.clone()),
+        None => scope(state, &auth["scope"], &proof.user)?,
+    };
+    Ok(issue(state, proof, project, call.query("nocatalog").is_some()))
+}
+
+fn refuse_scope(state: &State) -> Reply {
+    let message = "Error authenticating with application credential: Application credentials cannot request a scope.";
+    Reply::json(
+        401,
+        json!({"error": {"code": 401, "identity": {}, "message": message, "title": "Unauthorized"}}),
+    )
+    .with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", state.config.base_url))
+}
+
+/// Whether this names the one domain; without any it is a 400.
+fn in_domain(domain: &Value, of: &str) -> Result<bool, Reply> {
+    if !domain.is_object() {
+        return Err(malformed(&format!("Expecting to find domain in {of}.")));
+    }
+    Ok(domain["id"] == DOMAIN_ID || domain["name"] == DOMAIN_NAME)
+}
+
+/// The id of the user that this object names.
+pub(super) fn user_named(state: &State, user: &Value) -> Result<Option<String>, Reply> {
+    if let Some(id) = user["id"].as_str() {
+        return Ok(state.identity.user(id).map(|user| user.id.clone()));
+    }
+    if !in_domain(&user["domain"], "user")? {
+        return Ok(None);
+    }
+    let named = state.identity.users.iter().find(|one| user["name"] == one.name.as_str());
+    Ok(named.map(|user| user.id.clone()))
+}
+
+fn by_password(state: &State, user: &Value) -> Result<Proof, Reply> {
+    let id = user_named(state, user)?;
+    let known = id.and_then(|id| state.identity.user(&id));
+    match known {
+        Some(known) if user["password"] == known.password.as_str() => Ok(Proof {
+            method: "password",
+            user: known.id.clone(),
+            project: None,
+            roles: known.roles.iter().map(|role| (*role).to_owned()).collect(),
+            not_after: None,
+        }),
+        _ => Err(unauthorized(state)),
+    }
+}
+
+fn by_token(state: &State, identity: &Value) -> Result<Proof, Reply> {
+    let token = identity["id"].as_str().and_then(|id| state.identity.tokens.get(id));
+    match token {
+        Some(token) if token.expires > state.now() && !token.revoked => Ok(Proof {
+            method: "token",
+            user: token.user.clone(),
+            project: None,
+            roles: token.roles.clone(),
+            not_after: Some(token.expires),
+        }),
+        _ => Err(unauthorized(state)),
+    }
+}
+
+/// The project that is asked for; none when unscoped is.
+fn scope(state: &State, scope: &Value, user: &str) -> Result<Option<String>, Reply> {
+    let home = state.identity.user(user).map(|user| user.project.clone());
+    if scope == "unscoped" {
+        return Ok(None);
+    }
+    if scope.is_null() {
+        return Ok(home);
+    }
+    let project = &scope["project"];
+    let asked = if let Some(id) = project["id"].as_str() {
+        Some(id)
+    } else if project.is_object() && in_domain(&project["domain"], "project")? {
+        let named = state.identity.projects.iter().find(|one| project["name"] == one.name.as_str());
+        named.map(|project| project.id.as_str())
+    } else {
+        None
+    };
+    match asked {
+        // Everybody has roles in the home project alone.
+        Some(asked) if home.as_deref() == Some(asked) => Ok(home),
+        _ => Err(unauthorized(state)),
+    }
+}
+
+fn issue(state: &mut State, proof: Proof, project: Option<String>, brief: bool) -> Reply {
+    let now = state.now();
+    let life = SignedDuration::try_from(state.config.token_life).unwrap_or(SignedDuration::MAX);
+    let latest = now.saturating_add(life).unwrap_or(Timestamp::MAX);
+    let expires = proof.not_after.map_or(latest, |end| end.min(latest));
+    let (secret, audit) = (format!("gAAAAAB{}{}", state.hex(), state.hex()), state.hex());
+    let token = Token {
+        method: proof.method.to_owned(),
+        user: proof.user,
+        roles: if project.is_some() { proof.roles } else { Vec::new() },
+        project,
+        issued: now,
+        expires,
+        revoked: false,
+        audit: audit[..22].to_owned(),
+        seen: BTreeMap::new(),
+    };
+    let shown = render(state, &token, brief);
+    if state.identity.tokens.len() >= TOKENS_KEPT {
+        state.identity.tokens.retain(|_, token| token.expires > now);
+    }
+    state.identity.tokens.insert(secret.clone(), token);
+    Reply::json(201, json!({"token": shown})).with("x-subject-token", secret)
+}
+
+fn render(state: &State, token: &Token, brief: bool) -> Value {
+    let domain = json!({"id": DOMAIN_ID, "name": DOMAIN_NAME});
+    let micros = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+    let name = state.identity.user(&token.user).map_or("", |user| user.name.as_str());
+    let mut shown = json!({
+        "methods": [token.method],
+        "user": {"domain": domain, "id": token.user, "name": name, "password_expires_at": null},
+        "audit_ids": [token.audit],
+        "expires_at": micros(token.expires),
+        "issued_at": micros(token.issued),
+    });
+    let project = token.project.as_deref().and_then(|id| state.identity.project(id));
+    let Some(project) = project else {
+        return shown;
+    };
+    shown["project"] = json!({"domain": domain, "id": project.id, "name": project.name});
+    shown["is_domain"] = json!(false);
+    let roles =
+        token.roles.iter().map(|role| json!({"id": state.identity.ids.get(role), "name": role}));
+    shown["roles"] = roles.collect();
+    if !brief {
+        shown["catalog"] = catalog(state);
+    }
+    shown
+}
+
+/// `GET /v3/auth/tokens`.
+pub(super) fn show(state: &State, call: &Call) -> Answer {
+    let subject = call.header("x-subject-token").unwrap_or_default();
+    let token = state.identity.tokens.get(subject);
+    match token.filter(|token| !token.revoked && token.expires > state.now()) {
+        Some(token) => {
+            let shown = render(state, token, call.query("nocatalog").is_some());
+            Ok(Reply::json(200, json!({"token": shown})).with("x-subject-token", subject))
+        }
+        None => Err(keystone_error(404, "Failed to validate token")),
+    }
+}
+
+/// `DELETE /v3/auth/tokens`.
+pub(super) fn revoke(state: &mut State, call: &Call) -> Answer {
+    let subject = call.header("x-subject-token").unwrap_or_default();
+    match state.identity.tokens.get_mut(subject) {
+        Some(token) => {
+            token.revoked = true;
+            Ok(Reply::empty(204))
+        }
+        None => Err(keystone_error(404, "Failed to validate token")),
+    }
+}

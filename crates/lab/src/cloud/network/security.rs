@@ -1,0 +1,143 @@
+//! Security groups and their rules. They are kept and shown; no packet is ever filtered.
+
+use super::{Kind, change, keep, only, required, text, within_quota};
+use crate::cloud::http::{Call, Reply, neutron_error};
+use crate::cloud::state::State;
+use serde_json::{Map, Value, json};
+
+pub(super) fn create_group(
+    state: &mut State,
+    call: &Call,
+    wanted: &Map<String, Value>,
+) -> Result<Value, Reply> {
+    only(wanted, &["stateful"])?;
+    let project = call.session.project();
+    within_quota(state, Kind::SecurityGroup, state.config.quotas.security_group, &project)?;
+    let (name, description) = (text(wanted, "name")?, text(wanted, "description")?);
+    let group = plant_group(state, &project, &name, &description);
+    Ok(state.network.get(Kind::SecurityGroup, &group).cloned().unwrap_or_default())
+}
+
+/// Makes a group with the two rules that every group begins with; returns its id.
+pub(in crate::cloud) fn plant_group(
+    state: &mut State,
+    project: &str,
+    name: &str,
+    description: &str,
+) -> String {
+    let group = json!({
+        "name": name,
+        "description": description,
+        "stateful": true,
+        "shared": false,
+        "security_group_rules": [],
+    });
+    let group = keep(state, Kind::SecurityGroup, project, 1, group);
+    let id = group["id"].as_str().unwrap_or_default().to_owned();
+    for ethertype in ["IPv4", "IPv6"] {
+        let rule = json!({
+            "security_group_id": id, "direction": "egress", "ethertype": ethertype, "description": null,
+        });
+        keep_rule(state, project, rule);
+    }
+    id
+}
+
+pub(super) fn create_rule(
+    state: &mut State,
+    call: &Call,
+    wanted: &Map<String, Value>,
+) -> Result<Value, Reply> {
+    const FIELDS: [&str; 8] = [
+        "security_group_id",
+        "direction",
+        "ethertype",
+        "protocol",
+        "port_range_min",
+        "port_range_max",
+        "remote_ip_prefix",
+        "remote_group_id",
+    ];
+    only(wanted, &FIELDS)?;
+    let group = required(wanted, "security_group_id")?;
+    super::seen(state, call, Kind::SecurityGroup, group)?;
+    required(wanted, "direction")?;
+    let project = call.session.project();
+    within_quota(
+        state,
+        Kind::SecurityGroupRule,
+        state.config.quotas.security_group_rule,
+        &project,
+    )?;
+    let rule = Value::Object(wanted.clone());
+    let same = |one: &&Value| {
+        FIELDS.iter().filter(|field| **field != "ethertype").all(|field| one[field] == rule[field])
+            && one["ethertype"] == *rule.get("ethertype").unwrap_or(&json!("IPv4"))
+    };
+    if let Some(there) = state.network.table(Kind::SecurityGroupRule).values().find(same) {
+        let id = there["id"].as_str().unwrap_or_default();
+        let message = format!("Security group rule already exists. Rule id is {id}.");
+        return Err(neutron_error(409, "SecurityGroupRuleExists", message));
+    }
+    let mut rule = rule;
+    rule["description"] = json!(text(wanted, "description")?);
+    Ok(keep_rule(state, &project, rule))
+}
+
+/// Fills a rule up, keeps it and shows it in its group.
+fn keep_rule(state: &mut State, project: &str, given: Value) -> Value {
+    let mut rule = json!({
+        "ethertype": "IPv4",
+        "protocol": null,
+        "port_range_min": null,
+        "port_range_max": null,
+        "remote_ip_prefix": null,
+        "remote_address_group_id": null,
+        "normalized_cidr": given["remote_ip_prefix"],
+        "remote_group_id": null,
+        "belongs_to_default_sg": false,
+    });
+    if let Value::Object(given) = given {
+        for (field, value) in given {
+            rule[field] = value;
+        }
+    }
+    let group = rule["security_group_id"].as_str().unwrap_or_default().to_owned();
+    let kept = keep(state, Kind::SecurityGroupRule, project, 0, rule);
+    change(state, Kind::SecurityGroup, &group, |group| {
+        if let Some(rules) = group["security_group_rules"].as_array_mut() {
+            rules.push(kept.clone());
+        }
+    });
+    kept
+}
+
+pub(super) fn delete_group(state: &mut State, id: &str) -> Result<(), Reply> {
+    let uses = |port: &Value| {
+        port["security_groups"]
+            .as_array()
+            .is_some_and(|groups| groups.iter().any(|group| group == id))
+    };
+    if state.network.ports().any(uses) {
+        let message = format!("Security Group {id} in use.");
+        return Err(neutron_error(409, "SecurityGroupInUse", message));
+    }
+    state
+        .network
+        .table_mut(Kind::SecurityGroupRule)
+        .retain(|_, rule| rule["security_group_id"] != id);
+    state.network.table_mut(Kind::SecurityGroup).shift_remove(id);
+    Ok(())
+}
+
+pub(super) fn delete_rule(state: &mut State, id: &str) {
+    let Some(rule) = state.network.table_mut(Kind::SecurityGroupRule).shift_remove(id) else {
+        return;
+    };
+    let group = rule["security_group_id"].as_str().unwrap_or_default();
+    change(state, Kind::SecurityGroup, group, |group| {
+        if let Some(rules) = group["security_group_rules"].as_array_mut() {
+            rules.retain(|rule| rule["id"] != id);
+        }
+    });
+}

@@ -1,0 +1,279 @@
+//! Cinder v3: volumes.
+
+mod life;
+mod list;
+
+pub(super) use life::{
+    attach, attach_later, check_attachable, detach, drop_now, has_type, make_for, release, reserve,
+};
+
+use super::gate::admit;
+use super::http::{Answer, Call, Reply, fault, webob};
+use super::state::{State, micros};
+use http::Method;
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Cinder: the highest microversion, `3.71`.
+const MINOR_MAX: u16 = 71;
+
+/// Where a volume is attached.
+#[derive(Clone, Debug)]
+pub(super) struct Attachment {
+    server: String,
+    device: String,
+    id: String,
+    at: Timestamp,
+}
+
+/// One volume.
+#[derive(Clone, Debug)]
+pub(super) struct Volume {
+    pub id: String,
+    pub name: Option<String>,
+    description: Option<String>,
+    pub project: String,
+    user: String,
+    /// GiB.
+    pub size: u64,
+    kind: String,
+    zone: String,
+    /// As clients see it: `creating`, `available`, `reserved`, `attaching`, `in-use`, ...
+    pub status: &'static str,
+    created: Timestamp,
+    updated: Option<Timestamp>,
+    pub metadata: BTreeMap<String, String>,
+    /// The image it was made of.
+    image: Option<String>,
+    attachment: Option<Attachment>,
+    /// A back end has taken it up.
+    scheduled: bool,
+    /// Ends in `error` when it is made.
+    fails: bool,
+    /// Ends in `error_deleting` when it is deleted.
+    clings: bool,
+}
+
+/// All volumes, oldest first, and their types.
+#[derive(Default)]
+pub(super) struct Volumes {
+    pub all: IndexMap<String, Volume>,
+    /// Ids by name.
+    pub types: Vec<(String, String)>,
+}
+
+pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
+    let base = state.config.base_url.clone();
+    call.minor = 0;
+    let versions = |status| Ok(Reply::json(status, json!({"versions": [version(&base)]})));
+    match (&call.method, call.version.as_str(), call.path.as_slice()) {
+        (&Method::GET, "", []) => return versions(300).map(|reply| dressed(reply, call)),
+        (&Method::GET, "v3", []) => return versions(200).map(|reply| dressed(reply, call)),
+        _ => {}
+    }
+    microversion(call).map_err(|reply| dressed(reply, call))?;
+    admit(state, call)?;
+    // The older endpoints carry the project in the path.
+    let project = call.session.project.clone();
+    if call.path.len() > 1 && call.path.first() == project.as_ref() {
+        call.path.remove(0);
+    }
+    route(state, call).map(|reply| dressed(reply, call)).map_err(|reply| dressed(reply, call))
+}
+
+fn dressed(reply: Reply, call: &Call) -> Reply {
+    reply
+        .with("openstack-api-version", format!("volume 3.{}", call.minor))
+        .with("vary", "OpenStack-API-Version")
+        .with("x-openstack-request-id", call.request_id.clone())
+        .with("x-compute-request-id", call.request_id.clone())
+}
+
+fn microversion(call: &mut Call) -> Result<(), Reply> {
+    let asked = call
+        .header("openstack-api-version")
+        .and_then(|header| header.split(',').find_map(|part| part.trim().strip_prefix("volume ")));
+    let Some(asked) = asked.map(|asked| asked.trim().to_owned()) else {
+        return Ok(());
+    };
+    let minor = match asked.as_str() {
+        "latest" => Some(MINOR_MAX),
+        asked => asked.strip_prefix("3.").and_then(|minor| minor.parse::<u16>().ok()),
+    };
+    match minor {
+        Some(minor @ 0..=MINOR_MAX) => {
+            call.minor = minor;
+            Ok(())
+        }
+        Some(_) => {
+            let message = format!(
+                "Version {asked} is not supported by the API. Minimum is 3.0 and maximum is 3.{MINOR_MAX}."
+            );
+            Err(fault(406, message))
+        }
+        None => {
+            let message = format!(
+                "API Version String {asked} is of invalid format. Must be of format MajorNum.MinorNum."
+            );
+            Err(fault(400, message))
+        }
+    }
+}
+
+fn version(base: &str) -> Value {
+    json!({
+        "id": "v3.0",
+        "status": "CURRENT",
+        "version": format!("3.{MINOR_MAX}"),
+        "min_version": "3.0",
+        "updated": "2023-08-31T00:00:00Z",
+        "links": [
+            {"rel": "describedby", "type": "text/html", "href": "https://docs.openstack.org/"},
+            {"rel": "self", "href": format!("{base}/volume/v3/")},
+        ],
+        "media-types": [{
+            "base": "application/json",
+            "type": "application/vnd.openstack.volume+json;version=3",
+        }],
+    })
+}
+
+fn missing(id: &str) -> Reply {
+    fault(404, format!("Volume {id} could not be found."))
+}
+
+fn unknown_path() -> Reply {
+    webob(404, "The resource could not be found.")
+}
+
+fn route(state: &mut State, call: &Call) -> Answer {
+    let path = call.segments();
+    if let ["volumes", id, ..] = path.as_slice()
+        && *id != "detail"
+    {
+        let volume = state.volumes.all.get(*id).filter(|volume| call.session.sees(&volume.project));
+        volume.ok_or_else(|| missing(id))?;
+    }
+    match (&call.method, path.as_slice()) {
+        (&Method::GET, ["volumes"]) => list::list(state, call, false),
+        (&Method::GET, ["volumes", "detail"]) => list::list(state, call, true),
+        (&Method::POST, ["volumes"]) => life::create(state, call),
+        (&Method::GET, ["volumes", id]) => one(state, id),
+        (&Method::PUT, ["volumes", id]) => life::rename(state, call, id),
+        (&Method::DELETE, ["volumes", id]) => life::delete(state, id),
+        (_, ["volumes", id, "metadata"]) => life::metadata(state, call, id),
+        (&Method::GET, ["types"]) => Ok(Reply::json(200, json!({"volume_types": types(state)}))),
+        (&Method::GET, ["types", id]) => {
+            let found = types(state).into_iter().find(|kind| kind["id"] == *id);
+            let found =
+                found.ok_or_else(|| fault(404, format!("Volume type {id} could not be found.")))?;
+            Ok(Reply::json(200, json!({"volume_type": found})))
+        }
+        (&Method::GET, ["limits"]) => Ok(list::limits(state, call)),
+        (&Method::GET, ["os-quota-sets", project]) => Ok(list::quota_set(state, call, project)),
+        (&Method::GET, ["os-availability-zone"]) => {
+            let zones = state.config.zones.iter();
+            let zones =
+                zones.map(|zone| json!({"zoneName": zone, "zoneState": {"available": true}}));
+            let zones: Vec<Value> = zones.collect();
+            Ok(Reply::json(200, json!({"availabilityZoneInfo": zones})))
+        }
+        (&Method::GET, ["messages"]) => Ok(list::messages(state, call)),
+        _ => Err(unknown_path()),
+    }
+}
+
+fn one(state: &State, id: &str) -> Answer {
+    let volume = state.volumes.all.get(id).ok_or_else(|| missing(id))?;
+    Ok(Reply::json(200, json!({"volume": shown(state, volume)})))
+}
+
+fn types(state: &State) -> Vec<Value> {
+    let types = state.volumes.types.iter();
+    types
+        .map(|(name, id)| {
+            json!({
+                "id": id, "name": name, "is_public": true, "description": null, "extra_specs": {},
+                "os-volume-type-access:is_public": true,
+            })
+        })
+        .collect()
+}
+
+fn shown(state: &State, volume: &Volume) -> Value {
+    let base = &state.config.base_url;
+    let id = &volume.id;
+    let attachments: Vec<Value> = volume
+        .attachment
+        .iter()
+        .map(|attachment| {
+            json!({
+                "id": id,
+                "attachment_id": attachment.id,
+                "volume_id": id,
+                "server_id": attachment.server,
+                "host_name": null,
+                "device": attachment.device,
+                "attached_at": micros(attachment.at),
+            })
+        })
+        .collect();
+    let mut shown = json!({
+        "id": id,
+        "status": volume.status,
+        "size": volume.size,
+        "availability_zone": volume.zone,
+        "created_at": micros(volume.created),
+        "updated_at": volume.updated.map(micros),
+        "name": volume.name,
+        "description": volume.description,
+        "volume_type": volume.kind,
+        "snapshot_id": null,
+        "source_volid": null,
+        "metadata": volume.metadata,
+        "links": [
+            {"rel": "self", "href": format!("{base}/volume/v3/volumes/{id}")},
+            {"rel": "bookmark", "href": format!("{base}/volume/volumes/{id}")},
+        ],
+        "user_id": volume.user,
+        "bootable": bootable(volume).to_string(),
+        "encrypted": false,
+        "replication_status": null,
+        "consistencygroup_id": null,
+        "multiattach": false,
+        "attachments": attachments,
+        "group_id": null,
+        "shared_targets": !volume.scheduled,
+        "service_uuid": null,
+        "os-vol-tenant-attr:tenant_id": volume.project,
+    });
+    let image = volume.image.as_ref().filter(|_| bootable(volume));
+    if let Some(image) = image.and_then(|id| state.images.all.get(id)) {
+        let mut metadata = json!({
+            "image_id": image.id, "image_name": image.name, "container_format": "bare",
+            "disk_format": "raw", "min_disk": image.min_disk.to_string(),
+            "min_ram": image.min_ram.to_string(), "size": "65536",
+        });
+        for (name, value) in &image.properties {
+            metadata[name] = json!(value);
+        }
+        shown["volume_image_metadata"] = metadata;
+    }
+    shown
+}
+
+/// Made of an image, and made to the end.
+fn bootable(volume: &Volume) -> bool {
+    volume.image.is_some()
+        && volume.scheduled
+        && !matches!(volume.status, "creating" | "downloading")
+}
+
+impl Volume {
+    /// The server it is attached to.
+    pub(super) fn server(&self) -> Option<&str> {
+        self.attachment.as_ref().map(|attachment| attachment.server.as_str())
+    }
+}
