@@ -30,6 +30,9 @@ pub struct Settings {
     /// A machine that failed before it had a Node is replaced when it is this old: a cloud out of
     /// quota is asked once a minute for each missing machine, not as fast as it can refuse.
     pub failed_age_min: Duration,
+    /// Most such machines that are replaced within that time, in percent of the replicas; three
+    /// always are.
+    pub failed_percent_max: usize,
 }
 
 impl Default for Settings {
@@ -38,6 +41,7 @@ impl Default for Settings {
             create_burst_max: 100,
             delete_burst_max: 500,
             failed_age_min: Duration::from_secs(60),
+            failed_percent_max: 10,
         }
     }
 }

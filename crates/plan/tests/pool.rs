@@ -64,7 +64,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(300))]
+    #![proptest_config(config(100))]
 
     /// Whatever lags or dies: no set ever has more machines than it was ever asked to have, never
     /// more are asked for than the bounds allow, and left in peace the pool becomes what was wanted.

@@ -8,6 +8,9 @@ use drover_api::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+/// So many machines that failed before they had a Node may be replaced at once in any set.
+const FAILED_AT_ONCE_MIN: usize = 3;
+
 /// A machine of the set with what is asked of it again and again.
 pub(super) struct View<'a> {
     pub machine: &'a Machine,
@@ -75,8 +78,8 @@ impl<'a> View<'a> {
         self.rank.health == Health::Available
     }
 
-    fn age_is_known_from(&self) -> Option<Timestamp> {
-        self.machine.metadata.creation_timestamp.as_ref().map(|time| time.0)
+    fn is_stillborn(&self) -> bool {
+        self.is_failed && !self.has_node
     }
 }
 
@@ -107,19 +110,7 @@ pub(super) struct Losses<'v, 'a> {
 /// `staying` is in deletion order.
 pub(super) fn losses<'v, 'a>(staying: &'v [View<'a>], seen: &Observed) -> Losses<'v, 'a> {
     let want = seen.set.spec.replicas as usize;
-    let (mut deletes, mut next) = (Vec::new(), None);
-    let mut rest: Vec<&View> = Vec::with_capacity(staying.len());
-    for view in staying {
-        match replaceable_at(view, seen) {
-            Some(at) if at <= seen.now => deletes.push((view, Reason::MachineFailed)),
-            Some(at) => {
-                next = Some(next.map_or(at, |other: Timestamp| other.min(at)));
-                rest.push(view);
-            }
-            None => rest.push(view),
-        }
-    }
-
+    let Stillborn { mut deletes, mut rest, next } = stillborn(staying, seen);
     let failed = rest.iter().filter(|view| view.is_failed && view.has_node).count();
     let available = rest.iter().filter(|view| view.is_available()).count();
     let surge = surge(seen).min(want);
@@ -148,20 +139,48 @@ pub(super) fn losses<'v, 'a>(staying: &'v [View<'a>], seen: &Observed) -> Losses
     Losses { deletes, target, next }
 }
 
-/// A machine that failed before it had a Node is no loss; it only has to be old enough.
-fn replaceable_at(view: &View, seen: &Observed) -> Option<Timestamp> {
-    if !view.is_failed || view.has_node {
-        return None;
+/// The machines that failed before they had a Node, and all others.
+struct Stillborn<'v, 'a> {
+    deletes: Vec<(&'v View<'a>, Reason)>,
+    rest: Vec<&'v View<'a>>,
+    next: Option<Timestamp>,
+}
+
+/// A machine that failed before it had a Node is no loss, but its replacement may fail as well. So
+/// it has to be old enough, and few replacements may be young at once.
+fn stillborn<'v, 'a>(staying: &'v [View<'a>], seen: &Observed) -> Stillborn<'v, 'a> {
+    let want = seen.set.spec.replicas as usize;
+    let age_min = seen.settings.failed_age_min;
+    let of_age = |view: &View| {
+        let born = view.machine.metadata.creation_timestamp.as_ref().map_or(seen.now, |it| it.0);
+        born.saturating_add(age_min).unwrap_or(seen.now)
+    };
+    let young = staying.iter().map(of_age).filter(|at| *at > seen.now);
+    let next = young.clone().min().filter(|_| staying.iter().any(View::is_stillborn));
+    let coming = young.count() + want.saturating_sub(staying.len());
+    let share = want * seen.settings.failed_percent_max / 100;
+    let mut budget = share.max(FAILED_AT_ONCE_MIN).saturating_sub(coming);
+
+    let (mut deletes, mut rest) = (Vec::new(), Vec::with_capacity(staying.len()));
+    for view in staying {
+        if view.is_stillborn() && of_age(view) <= seen.now && budget > 0 {
+            budget -= 1;
+            deletes.push((view, Reason::MachineFailed));
+        } else {
+            rest.push(view);
+        }
     }
-    let born = view.age_is_known_from().unwrap_or(seen.now);
-    Some(born.saturating_add(seen.settings.failed_age_min).unwrap_or(seen.now))
+    Stillborn { deletes, rest, next }
 }
 
 /// How many machines beyond its replicas the pool's owner allows, as its deployment wrote it down.
 fn surge(seen: &Observed) -> usize {
     let number = |key| seen.set.annotations().get(key).and_then(|text| text.parse::<usize>().ok());
     match (number(labels::MAX_REPLICAS), number(labels::DESIRED_REPLICAS)) {
-        (Some(max), Some(desired)) => max.saturating_sub(desired),
+        // In the middle of a rollout the surge is the rollout's.
+        (Some(max), Some(desired)) if desired == seen.set.spec.replicas as usize => {
+            max.saturating_sub(desired)
+        }
         _ => 0,
     }
 }

@@ -275,6 +275,27 @@ fn a_failed_machine_without_a_node_is_replaced_when_it_is_old_enough() {
 }
 
 #[test]
+fn few_failed_machines_are_replaced_at_once() {
+    let many = |count: usize, what: &str| -> Vec<Arc<Machine>> {
+        (0..count).map(|n| machine(&format!("m{n:03} {what}"))).collect()
+    };
+    assert_eq!(plan_of(&set(5), &many(5, "failed")).steps.len(), 3);
+    assert_eq!(plan_of(&set(100), &many(100, "failed")).steps.len(), 10);
+    // Those before are being replaced.
+    check(&set(3), "m1 failed; m2 age=20; m3 age=10", "delete m1: MachineFailed; wake 40s");
+    check(&set(4), "m1 failed; m2 age=20; m3 age=10; m4 age=10", "wake 40s");
+    let gone = plan_of(&set(6), &many(3, "failed"));
+    assert!(gone.steps.iter().all(|step| matches!(step, Step::Create { .. })), "{gone:?}");
+}
+
+#[test]
+fn in_the_middle_of_a_rollout_the_surge_is_not_for_failed_machines() {
+    let mut set = surging(2);
+    set.spec.replicas = 1;
+    check(&set, "m1 failed joined", "delete m1: MachineFailed");
+}
+
+#[test]
 fn a_failed_machine_with_a_node_stays_until_its_replacement_is_available() {
     let failed = "m1 failed joined; m2 ready";
     check(&surging(2), failed, "create nodes-sxtsc: MachineMissing");
