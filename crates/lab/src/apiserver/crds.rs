@@ -153,6 +153,12 @@ pub(super) fn before_delete(server: &ApiServer, kind: &Kind, crd: &mut Value) {
     let mut list = crd["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     list.push(CLEANUP.into());
     crd["metadata"]["finalizers"] = Value::Array(list);
+    let why =
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    let one = make_condition(server, "Terminating", "True", "InstanceDeletionPending", why);
+    if let Some(conditions) = crd["status"]["conditions"].as_array_mut() {
+        conditions.push(one);
+    }
 }
 
 /// What the objects of a definition are kept as.
@@ -235,7 +241,8 @@ fn make_condition(
 /// Accepts the names of a new definition and serves it, in two steps as the real server does.
 fn establish(server: &ApiServer, key: &Key, crd: &Value) {
     let mut crd = crd.clone();
-    if let Some(why) = conflict(server, &crd) {
+    let (names, conflict) = accept(server, &crd);
+    if let Some(why) = conflict {
         let conditions = json!([
             make_condition(server, "NamesAccepted", "False", why.0, &why.1),
             make_condition(
@@ -248,12 +255,13 @@ fn establish(server: &ApiServer, key: &Key, crd: &Value) {
         ]);
         if condition(&crd, "NamesAccepted").is_none() {
             crd["status"]["conditions"] = conditions;
+            crd["status"]["acceptedNames"] = names;
             // Nobody else writes while a write is settled.
             let _ = server.store().replace(key, crd, None);
         }
         return;
     }
-    crd["status"]["acceptedNames"] = crd["spec"]["names"].clone();
+    crd["status"]["acceptedNames"] = names;
     let accepted = "the initial names have been accepted";
     let names =
         make_condition(server, "NamesAccepted", "True", "NoConflicts", "no conflicts found");
@@ -266,36 +274,47 @@ fn establish(server: &ApiServer, key: &Key, crd: &Value) {
     let _ = server.store().replace(key, crd, None);
 }
 
-/// The reason and text of a name that another kind of the group has.
-fn conflict(server: &ApiServer, crd: &Value) -> Option<(&'static str, String)> {
+/// The names of a definition that nobody else in its group has, and what is told of the last that is taken.
+fn accept(server: &ApiServer, crd: &Value) -> (Value, Option<(&'static str, String)>) {
     let groups = server.registry().groups();
     let id = resource(crd);
-    let names = &crd["spec"]["names"];
-    let mut others = groups.kinds().filter(|kind| kind.group == id.group && kind.storage != id);
-    let wanted = |field: &str| text(names, field).to_owned();
-    let shorts: Vec<&str> =
-        names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    others.find_map(|kind| {
-        let words: Vec<&str> = [kind.plural.as_str(), kind.singular.as_str()]
-            .into_iter()
-            .chain(kind.short_names.iter().map(String::as_str))
-            .collect();
-        let used = |word: &str| format!("{word:?} is already in use");
-        if words.contains(&wanted("plural").as_str()) {
-            return Some(("PluralConflict", used(&wanted("plural"))));
+    let others = || groups.kinds().filter(|kind| kind.group == id.group && kind.storage != id);
+    let is_resource = |word: &str| {
+        others().any(|kind| {
+            kind.plural == word
+                || kind.singular == word
+                || kind.short_names.iter().any(|short| short == word)
+        })
+    };
+    let is_kind = |word: &str| others().any(|kind| kind.kind == word || kind.list_kind == word);
+    let mut names = crd["spec"]["names"].clone();
+    let mut conflict = None;
+    let mut told =
+        |reason, word: &str| conflict = Some((reason, format!("{word:?} is already in use")));
+    for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
+        if is_resource(text(&names, field)) {
+            told(reason, text(&names, field));
+            names[field] = "".into();
         }
-        if words.contains(&wanted("singular").as_str()) {
-            return Some(("SingularConflict", used(&wanted("singular"))));
+    }
+    let shorts = names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(short) = shorts.into_iter().find(|short| is_resource(short)) {
+        told("ShortNamesConflict", short);
+        names["shortNames"] = Value::Null;
+    }
+    for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
+        if is_kind(text(&names, field)) {
+            told(reason, text(&names, field));
+            names[field] = "".into();
         }
-        if let Some(short) = shorts.iter().find(|short| words.contains(short)) {
-            return Some(("ShortNamesConflict", used(short)));
-        }
-        if kind.kind == wanted("kind") || kind.list_kind == wanted("kind") {
-            return Some(("KindConflict", used(&wanted("kind"))));
-        }
-        let list = wanted("listKind");
-        (kind.list_kind == list || kind.kind == list).then(|| ("ListKindConflict", used(&list)))
-    })
+    }
+    if let Some(map) = names.as_object_mut() {
+        map.retain(|field, value| match field.as_str() {
+            "plural" | "kind" => true,
+            _ => !value.is_null() && *value != "",
+        });
+    }
+    (names, conflict)
 }
 
 /// Deletes the objects of a definition on its way out; without objects it goes.
@@ -330,11 +349,14 @@ fn clean_up(server: &ApiServer, key: &Key, crd: &Value) {
             crd["metadata"]["finalizers"] = Value::Array(left);
             let _ = server.store().replace(key, crd, None);
         }
-    } else if condition(crd, "Terminating").is_none() {
+    } else if condition(crd, "Terminating")
+        .is_none_or(|one| one["reason"] != "InstanceDeletionInProgress")
+    {
         let mut crd = crd.clone();
         let why = "CustomResource deletion is in progress";
         let one = make_condition(server, "Terminating", "True", "InstanceDeletionInProgress", why);
         if let Some(list) = crd["status"]["conditions"].as_array_mut() {
+            list.retain(|known| known["type"] != "Terminating");
             list.push(one);
         }
         let _ = server.store().replace(key, crd, None);

@@ -166,9 +166,16 @@ pub(super) fn remove(
         if options.dry_run {
             return Ok(Deleted { object: new, gone: true });
         }
+        // Kubernetes: a kind with a grace is marked even when it goes at once.
+        let pod = kind.kind == "Pod" && kind.group.is_empty();
+        let known = was["metadata"]["deletionGracePeriodSeconds"].as_i64();
         let last = server
             .store()
-            .remove(key, Some(old.revision))
+            .remove_as(key, Some(old.revision), |last| {
+                if pod {
+                    mark(server, kind, last, 0, known);
+                }
+            })
             .map_err(|error| refused(kind, &key.name, error))?;
         return Ok(Deleted { object: prepare::from_storage(kind, &last.object), gone: true });
     }
@@ -270,10 +277,11 @@ fn mark(server: &ApiServer, kind: &Kind, object: &mut Value, grace: i64, known: 
     object["metadata"]["deletionTimestamp"] =
         until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
     object["metadata"]["deletionGracePeriodSeconds"] = grace.into();
-    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|&n| n > 0) {
+    let definition = kind.storage == crds::storage();
+    let generation = object["metadata"]["generation"].as_i64().filter(|&n| n > 0);
+    if let Some(generation) = generation.filter(|_| known.is_none() && !definition) {
         object["metadata"]["generation"] = (generation + 1).into();
     }
-    let definition = kind.storage == crds::storage();
     if definition {
         object["metadata"].as_object_mut().map(|map| map.remove("deletionGracePeriodSeconds"));
     }

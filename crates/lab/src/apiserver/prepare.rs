@@ -72,7 +72,28 @@ pub(super) fn before_create(
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crds::before_create(object),
         _ => {}
     }
+    if let Some(status) = first_status(&kind.kind).filter(|_| object["status"].is_null()) {
+        object["status"] = status;
+    }
     Ok(())
+}
+
+/// Kubernetes: numbers that are always told, and objects that are there even when empty.
+fn first_status(kind: &str) -> Option<Value> {
+    Some(match kind {
+        "Deployment" | "CertificateSigningRequest" => json!({}),
+        "ReplicaSet" => json!({"replicas": 0}),
+        "DaemonSet" => json!({
+            "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0,
+            "numberReady": 0,
+        }),
+        "PodDisruptionBudget" => json!({
+            "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0,
+        }),
+        "PersistentVolume" | "PersistentVolumeClaim" => json!({"phase": "Pending"}),
+        "VolumeAttachment" => json!({"attached": false}),
+        _ => return None,
+    })
 }
 
 /// Completes a changed object, and takes back what this request may not change.

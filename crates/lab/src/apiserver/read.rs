@@ -97,6 +97,10 @@ impl ListOptions {
                 forbid(
                     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
                 );
+                if self.version_match != "NotOlderThan" {
+                    let value = json!(self.version_match);
+                    errors.push(FieldError::unsupported(field, &value, &["NotOlderThan"]));
+                }
             }
             return errors;
         }
@@ -251,7 +255,7 @@ pub(super) fn page(
         resumed(server, storage, namespace, options, asked)?
     };
     // Kubernetes: the watch cache, asked with resourceVersion 0, knows no pages.
-    let limit = if options.version == "0" && options.resume.is_empty() { 0 } else { options.limit };
+    let limit = if options.version == "0" { 0 } else { options.limit };
     Ok(cut(options, namespace, (revision, entries, after), limit))
 }
 
@@ -313,7 +317,7 @@ fn resumed(
         let at = match error {
             base64::DecodeError::InvalidByte(at, _)
             | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-            _ => options.resume.len(),
+            _ => options.resume.find('=').unwrap_or(options.resume.len()),
         };
         invalid(&format!("illegal base64 data at input byte {at}"))
     })?;

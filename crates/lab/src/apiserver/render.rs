@@ -3,6 +3,7 @@
 use super::media::{Accept, Encoding, Shape};
 use super::read::{self, Page};
 use super::request::Request;
+use super::status::NO_SUCH_PATH;
 use super::{Answer, ApiServer, Body, Status, prepare, table};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -33,7 +34,7 @@ pub(super) fn plain(code: u16, text: impl Into<Bytes>) -> Response<Body> {
 
 /// A path the server does not have.
 pub(super) fn page_not_found() -> Response<Body> {
-    plain(404, "404 page not found\n")
+    plain(404, NO_SUCH_PATH)
 }
 
 /// JSON of anything.
@@ -43,6 +44,9 @@ pub(super) fn json_of(code: u16, value: &impl Serialize) -> Response<Body> {
 
 /// A refusal.
 pub(super) fn refusal(status: &Status) -> Response<Body> {
+    if status.is_no_such_path() {
+        return page_not_found();
+    }
     let mut response = json_of(status.code, &status.to_value());
     if let Some(seconds) = status.details["retryAfterSeconds"].as_u64() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -147,8 +147,11 @@ fn resolve(
     body: Bytes,
 ) -> Result<Request, Status> {
     let Target { group, version, namespace, resource, name, subresource, .. } = target;
-    let kind =
-        server.registry().kind(&group, &version, &resource).ok_or_else(Status::no_such_resource)?;
+    let groups = server.registry().groups();
+    // Kubernetes: what definitions serve is routed by another part, which speaks plain text here.
+    let custom = groups.group(&group).is_some_and(|group| group.custom);
+    let missing = if custom { Status::no_such_path } else { Status::no_such_resource };
+    let kind = groups.kind(&group, &version, &resource).cloned().ok_or_else(missing)?;
     let named = !name.is_empty();
     // Kinds in namespaces can be listed over all of them, but not reached by name without one.
     let misplaced = if kind.namespaced {
@@ -157,11 +160,15 @@ fn resolve(
         !namespace.is_empty() && kind.plural != "namespaces"
     };
     if misplaced {
-        return Err(Status::no_such_resource());
+        return Err(missing());
     }
     let offered = offered(&kind, &subresource)?;
     let verb = verb.filter(|verb| offered.iter().any(|one| one == verb.word()));
-    let verb = verb.filter(|&verb| (verb != Verb::Create) || named != subresource.is_empty());
+    let verb = verb.filter(|&verb| match verb {
+        Verb::Create => named != subresource.is_empty(),
+        Verb::Update | Verb::Patch => named,
+        _ => true,
+    });
     let verb = verb.ok_or_else(Status::method_not_allowed)?;
     let text = |name: header::HeaderName| header_text(&parts.headers, &name);
     let accept = accepted(&text(header::ACCEPT), verb)?;

@@ -3,6 +3,9 @@
 use crate::schema::FieldError;
 use serde_json::{Map, Value, json};
 
+/// What Go's router says of a path it does not have.
+pub const NO_SUCH_PATH: &str = "404 page not found\n";
+
 /// An answer that says no. Becomes a `Status` object with `status: Failure`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
@@ -69,6 +72,18 @@ impl Status {
         Self::new(404, "NotFound", message).with(json!({}))
     }
 
+    /// 404 of a path, in plain text.
+    #[must_use]
+    pub fn no_such_path() -> Self {
+        Self::new(404, "", NO_SUCH_PATH)
+    }
+
+    /// Whether this is said in plain text.
+    #[must_use]
+    pub fn is_no_such_path(&self) -> bool {
+        self.message == NO_SUCH_PATH
+    }
+
     /// 409 of a creation.
     #[must_use]
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
@@ -133,7 +148,13 @@ impl Status {
     /// 422; `kind` with its group stands first in the message.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        // Kubernetes: the message tells each mistake once, the causes as often as it was found.
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let all = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -253,10 +253,21 @@ impl Store {
 
     /// Forgets an object. The answer is its last state at the revision of the deletion.
     pub fn remove(&self, key: &Key, expected: Option<u64>) -> Result<Arc<Entry>, StoreError> {
+        self.remove_as(key, expected, |_| {})
+    }
+
+    /// The same with a last change, which only those who watch will see.
+    pub fn remove_as(
+        &self,
+        key: &Key,
+        expected: Option<u64>,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Entry>, StoreError> {
         let mut inner = self.lock();
         let path = key.path();
         let old = check(inner.table(&key.resource).objects.get(&path), expected)?;
-        let last = (*old.object).clone();
+        let mut last = (*old.object).clone();
+        change(&mut last);
         Ok(self.commit(&mut inner, &key.resource, path, Happened::Deleted, last))
     }
 

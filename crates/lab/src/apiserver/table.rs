@@ -26,7 +26,11 @@ pub(super) fn partial(object: &Value) -> Value {
 /// A list of metadata alone.
 #[must_use]
 pub(super) fn partial_list(objects: &[Value], metadata: Value) -> Value {
-    let items: Vec<Value> = objects.iter().map(partial).collect();
+    // Kubernetes: an empty list of this kind is null.
+    let items = match objects {
+        [] => Value::Null,
+        some => some.iter().map(partial).collect(),
+    };
     json!({
         "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata, "items": items,

@@ -247,13 +247,15 @@ fn settle_metadata(request: &Request, old: &Value, new: &mut Value) -> Vec<Field
         if !given.is_null() && Some(&given) != was.get(field) {
             let error =
                 FieldError::invalid(format!("metadata.{field}"), &given, "field is immutable");
-            // Kubernetes: the generic and the kind's own validation both say so.
-            let times = if field == "deletionTimestamp" && !request.kind.custom { 2 } else { 1 };
-            errors.extend(std::iter::repeat_n(error, times));
+            errors.push(error);
         }
     }
     if was.contains_key("deletionTimestamp") {
         errors.extend(new_finalizers(&was, now));
+    }
+    if !request.kind.custom {
+        // Kubernetes: the generic and the kind's own validation both say so.
+        errors = errors.into_iter().flat_map(|error| [error.clone(), error]).collect();
     }
     errors
 }

@@ -10,10 +10,11 @@ pub(super) fn before_create(
     request: &Request,
     object: &mut Value,
 ) -> Result<(), Status> {
-    object["status"] = json!({"phase": "Pending"});
+    object["status"] = json!({"phase": "Pending", "qosClass": quality(&object["spec"])});
     if !object["spec"].is_object() {
         return Ok(());
     }
+    tolerate_short_outages(&mut object["spec"]);
     let name = metadata(object, "name").to_owned();
     let namespace = request.namespace.as_str();
     let account = account(object);
@@ -50,4 +51,47 @@ fn priority(server: &ApiServer, object: &mut Value) -> Result<(), String> {
     spec["priority"] = found["value"].clone();
     spec["preemptionPolicy"] = found["preemptionPolicy"].clone();
     Ok(())
+}
+
+/// Seconds a pod stays on a node that is lost (Kubernetes' DefaultTolerationSeconds).
+const OUTAGE: u64 = 300;
+
+fn tolerate_short_outages(spec: &mut Value) {
+    if !spec["tolerations"].is_array() {
+        spec["tolerations"] = json!([]);
+    }
+    let Some(list) = spec["tolerations"].as_array_mut() else { return };
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let covers = |one: &Value| {
+            let of_key = one["key"] == key || one["key"].as_str().is_none_or(str::is_empty);
+            let effect = one["effect"].as_str().unwrap_or_default();
+            of_key && matches!(effect, "" | "NoExecute")
+        };
+        if !list.iter().any(covers) {
+            list.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": OUTAGE,
+            }));
+        }
+    }
+}
+
+/// Kubernetes' class of a pod by what its containers ask for.
+fn quality(spec: &Value) -> &'static str {
+    let containers = || {
+        let of = |field: &str| spec[field].as_array().into_iter().flatten();
+        of("containers").chain(of("initContainers"))
+    };
+    let size = |value: &Value| value.as_object().map_or(0, serde_json::Map::len);
+    let of = |one: &Value| (size(&one["resources"]["requests"]), size(&one["resources"]["limits"]));
+    if containers().all(|one| of(one) == (0, 0)) {
+        return "BestEffort";
+    }
+    let guaranteed = containers().all(|one| {
+        let (requests, limits) = (&one["resources"]["requests"], &one["resources"]["limits"]);
+        ["cpu", "memory"].iter().all(|kind| {
+            !limits[kind].is_null() && (requests[kind].is_null() || requests[kind] == limits[kind])
+        })
+    });
+    if guaranteed { "Guaranteed" } else { "Burstable" }
 }

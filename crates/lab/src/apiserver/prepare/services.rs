@@ -14,7 +14,18 @@ const RANGE_SIZE: u32 = 1 << 16;
 
 /// Gives a Service its cluster address, unless it wants none.
 pub(super) fn allocate(server: &ApiServer, object: &mut Value) -> Result<(), Status> {
+    object["status"] = json!({"loadBalancer": {}});
     let spec = &mut object["spec"];
+    if spec.is_object() && spec["type"] != "ExternalName" {
+        // Kubernetes: one family, that of the cluster's range.
+        for (field, value) in
+            [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))]
+        {
+            if spec[field].is_null() {
+                spec[field] = value;
+            }
+        }
+    }
     if !spec.is_object() || spec["type"] == "ExternalName" || spec["clusterIP"] == "None" {
         if spec["clusterIP"] == "None" {
             spec["clusterIPs"] = json!(["None"]);
@@ -26,6 +37,11 @@ pub(super) fn allocate(server: &ApiServer, object: &mut Value) -> Result<(), Sta
         all.iter().filter_map(|service| service["spec"]["clusterIP"].as_str()).collect();
     if let Some(given) = spec["clusterIP"].as_str().filter(|given| !given.is_empty()) {
         let given = given.to_owned();
+        if given.parse::<std::net::IpAddr>().is_err() {
+            // What is no address is for validation to refuse.
+            spec["clusterIPs"] = json!([given]);
+            return Ok(());
+        }
         let why = if taken.contains(given.as_str()) {
             "provided IP is already allocated"
         } else if !given.starts_with(&format!("{RANGE}.")) {
