@@ -119,7 +119,6 @@ reasons! {
     RolloutProgressing => "machines of an earlier template are being replaced",
     ProgressDeadlineExceeded => "the rollout made no progress for progressDeadlineSeconds",
     DeploymentPaused => "the deployment is paused",
-    DeploymentResumed => "the deployment is no longer paused",
     RolledBack => "the template was set back to an earlier revision",
     RollbackRevisionNotFound => "no set has the revision to go back to",
     AutoscalerBoundsInvalid => "the autoscaler's bounds in the annotations cannot be used",
