@@ -3,6 +3,7 @@
 //! They share one view of the cluster: each resource is watched once, each change wakes the addresses it
 //! concerns, and each controller works those off one by one, with its own writes already in the view.
 
+pub mod ccm;
 mod csr;
 mod daemonset;
 mod deployment;
@@ -32,7 +33,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use view::{Resource, View};
-use work::{Controller, Ears, Hands, Queue};
+use work::{Controller, Ears, Hands, Worker};
 
 /// What the controllers work with.
 pub struct Config {
@@ -94,7 +95,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
         Arc::new(daemonset::DaemonSets::default()),
         Arc::new(scheduler::Scheduler::new(binder)),
     ];
-    let all: Vec<(Arc<dyn Controller>, Arc<Queue>)> =
+    let all: Vec<Worker> =
         controllers.into_iter().map(|one| (one, Arc::default())).collect();
     // Set before the first watch begins: no change goes by unheard.
     ears.set(all.clone());

@@ -22,6 +22,8 @@ pub struct Taint {
 pub struct Join {
     /// The version of the binary, `v1.30.3`.
     pub version: String,
+    /// The name of the operating system.
+    pub os_image: &'static str,
     /// The URL of the API server.
     pub server: String,
     /// The CA that the kubeconfig pins.
@@ -79,6 +81,7 @@ pub fn read(machine: &Machine, started: &Started) -> Result<Join, String> {
     let node_name = flag("hostname-override").unwrap_or(&machine.host_name).to_ascii_lowercase();
     Ok(Join {
         version,
+        os_image: machine.os_image,
         server,
         ca_pem,
         token,

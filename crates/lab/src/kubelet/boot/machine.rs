@@ -55,6 +55,8 @@ pub struct Machine {
     pub enabled: BTreeSet<String>,
     pub started: BTreeSet<String>,
     pub kubelet: Option<Started>,
+    /// The name of the operating system, as a Node tells it.
+    pub os_image: &'static str,
     /// Asked to reboot; enabled units start once more.
     pub reboot: bool,
     /// What the machine printed on its console.

@@ -59,7 +59,9 @@ fn prepare(machine: &mut Machine, text: &str) -> Result<(), String> {
     if start.is_empty() {
         return Err("no user-data: nothing installs or starts a kubelet".to_owned());
     }
+    machine.os_image = "Ubuntu 24.04 LTS";
     if start.starts_with('{') {
+        machine.os_image = "Flatcar Container Linux by Kinvolk";
         let config = serde_json::from_str(start)
             .map_err(|error| format!("Ignition failed: error at {error}"))?;
         return ignition::apply(machine, &config);
