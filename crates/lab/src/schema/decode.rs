@@ -122,15 +122,32 @@ fn text_error(node: &Node, text: &str) -> Option<String> {
     match node.format.as_str() {
         "date-time" if !format::is_time(text) => {
             let layout = if node.go.ends_with("MicroTime") {
-                "2006-01-02T15:04:05.000000Z07:00"
+                MICRO_TIME
             } else {
                 "2006-01-02T15:04:05Z07:00"
             };
             Some(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""))
         }
+        "date-time" if node.go.ends_with("MicroTime") => micro_error(text),
         "byte" => base64_error(text),
         _ => None,
     }
+}
+
+/// Go's layout of times with microseconds.
+const MICRO_TIME: &str = "2006-01-02T15:04:05.000000Z07:00";
+
+/// Microseconds have six digits, no more and no fewer.
+fn micro_error(text: &str) -> Option<String> {
+    let rest = text.get(19..)?;
+    let digits =
+        rest.strip_prefix('.').map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
+    let (found, wanted) = match digits {
+        6 => return None,
+        0..=5 => (rest, ".000000"),
+        _ => (rest.get(7..)?, "Z07:00"),
+    };
+    Some(format!("parsing time {text:?} as {MICRO_TIME:?}: cannot parse {found:?} as {wanted:?}"))
 }
 
 /// Go: `illegal base64 data at input byte N`.

@@ -202,6 +202,9 @@ impl<'a> Builtins<'a> {
         node.items = schema.get("items").map(|items| self.node(items));
         node.additional =
             schema.get("additionalProperties").filter(|a| a.is_object()).map(|a| self.node(a));
+        // Go keeps what it has no type for.
+        node.preserve |=
+            node.kind == Type::Object && node.properties.is_empty() && node.additional.is_none();
         node.list = self.list_type(schema, node.items);
         node
     }

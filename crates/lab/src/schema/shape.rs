@@ -1,6 +1,7 @@
 //! Unknown fields, pruning and defaulting: the shape of an object as its schema wants it.
 
 use super::node::{Arena, Id, Node, Type};
+use super::quantity;
 use serde_json::{Map, Value};
 
 /// Paths of fields that the schema does not know.
@@ -138,8 +139,29 @@ pub(super) fn normalize(arena: &Arena, id: Id, value: &mut Value) {
                 items.iter_mut().for_each(|item| normalize(arena, id, item));
             }
         }
+        Value::Number(n) if node.kind == Type::Quantity => *value = n.to_string().into(),
         Value::Number(_) => whole(node, value),
+        Value::String(text) => canonical(node, text),
         _ => {}
+    }
+}
+
+/// Go parses quantities and times and prints them in its own way.
+fn canonical(node: &Node, text: &mut String) {
+    let printed = match (node.kind, node.format.as_str()) {
+        (Type::Quantity, _) => quantity::parse(text).map(|quantity| quantity.to_string()),
+        (Type::String, "date-time") => text.parse::<jiff::Timestamp>().ok().map(|time| {
+            let layout = if node.go.ends_with("MicroTime") {
+                "%Y-%m-%dT%H:%M:%S.%6fZ"
+            } else {
+                "%Y-%m-%dT%H:%M:%SZ"
+            };
+            time.strftime(layout).to_string()
+        }),
+        _ => None,
+    };
+    if let Some(printed) = printed.filter(|printed| printed != text) {
+        *text = printed;
     }
 }
 
@@ -251,7 +273,7 @@ pub(super) fn complete(arena: &Arena, id: Id, value: &mut Value) {
                     fields.insert(name.clone(), default.clone());
                 }
             }
-            add_null_times(&node.go, fields);
+            add_nulls(arena, node, fields);
             for (name, value) in fields.iter_mut() {
                 if let Child::Known(id) = child(node, name) {
                     complete(arena, id, value);
@@ -267,14 +289,22 @@ pub(super) fn complete(arena: &Arena, id: Id, value: &mut Value) {
     }
 }
 
-/// Times that Go writes as null when unset.
-fn add_null_times(go: &str, fields: &mut Map<String, Value>) {
-    let names: &[&str] = match go {
+/// What Go writes as null when unset: lists and pointers that it always has, and some times.
+fn add_nulls(arena: &Arena, node: &Node, fields: &mut Map<String, Value>) {
+    for name in node.required.iter().filter(|name| !fields.contains_key(*name)).collect::<Vec<_>>()
+    {
+        let field = node.properties.get(name).filter(|field| field.default.is_none());
+        if field.is_some_and(|f| matches!(arena.get(f.node).kind, Type::Array | Type::Object)) {
+            fields.insert(name.clone(), Value::Null);
+        }
+    }
+    let names: &[&str] = match node.go.as_str() {
         "v1.NodeCondition" => &["lastHeartbeatTime", "lastTransitionTime"],
         "v1.PodCondition" => &["lastProbeTime", "lastTransitionTime"],
         "v1.DeploymentCondition" | "v1.CertificateSigningRequestCondition" => {
             &["lastUpdateTime", "lastTransitionTime"]
         }
+        "v1.Role" | "v1.ClusterRole" => &["rules"],
         "v1.ReplicaSetCondition" | "v1.DaemonSetCondition" => &["lastTransitionTime"],
         "v1.Event" if fields.contains_key("involvedObject") => {
             &["eventTime", "firstTimestamp", "lastTimestamp"]

@@ -193,6 +193,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn the_algebra_of_sets_holds(a in any_set(), b in any_set()) {
             let both = intersection(&a, &b);

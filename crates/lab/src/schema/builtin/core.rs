@@ -245,8 +245,8 @@ pub(super) fn validate_lease(new: &Value, errors: &mut Vec<FieldError>) {
 pub(super) fn validate_event(new: &Value, errors: &mut Vec<FieldError>) {
     let (own, of) =
         (text(&new["metadata"], "namespace"), text(&new["involvedObject"], "namespace"));
-    let fits = if of.is_empty() { own == "default" || own.is_empty() } else { own == of };
-    if new.get("involvedObject").is_some() && !fits {
+    let fits = if of.is_empty() { own == "default" } else { own == of };
+    if new.get("involvedObject").is_some() && !own.is_empty() && !fits {
         let what = "does not match event.namespace";
         errors.push(FieldError::invalid("involvedObject.namespace", &json!(of), what));
     }

@@ -148,4 +148,4 @@ fn at_least(parent: &Value, name: &str, least: i64, path: &str, errors: &mut Vec
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
