@@ -33,7 +33,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use view::{Resource, View};
-use work::{Controller, Ears, Hands, Worker};
+use work::{Controller, Ears, Hands, Queue};
 
 /// What the controllers work with.
 pub struct Config {
@@ -95,7 +95,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
         Arc::new(daemonset::DaemonSets::default()),
         Arc::new(scheduler::Scheduler::new(binder)),
     ];
-    let all: Vec<Worker> =
+    let all: Vec<(Arc<dyn Controller>, Arc<Queue>)> =
         controllers.into_iter().map(|one| (one, Arc::default())).collect();
     // Set before the first watch begins: no change goes by unheard.
     ears.set(all.clone());
