@@ -228,7 +228,8 @@ fn omitted(arena: &Arena, parent: &Node, name: &str, id: Id, value: &Value) -> b
         _ if always => false,
         // An empty list of managers asks for a reset.
         Value::Array(items) => items.is_empty() && name != "managedFields",
-        Value::Object(fields) => fields.is_empty() && node.properties.is_empty(),
+        // An empty map; an empty struct, such as `subresources.status`, says something.
+        Value::Object(fields) => fields.is_empty() && node.additional.is_some(),
         Value::String(text) => text.is_empty() && !pointer_text(&parent.go, name),
         Value::Bool(false) => PLAIN_ZEROS.contains(&name) && !behind_pointer(&parent.go, name),
         Value::Number(n) => {
