@@ -1,2 +1,70 @@
-//! Drover drives herds of Kubernetes nodes.
-fn main() {}
+//! Drover drives herds of Kubernetes nodes: one binary for the manager, the try-out world and the manifests.
+
+mod command;
+mod probe;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Drives herds of Kubernetes nodes on OpenStack.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Drover {
+    #[command(subcommand)]
+    command: Command,
+    /// What is logged, such as `info` or `drover_controllers=debug`.
+    #[arg(long, global = true, env = "DROVER_LOG", default_value = "warn")]
+    log: String,
+    /// How it is logged.
+    #[arg(long, global = true, default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run an API server, a cloud, nodes and Drover on this machine, on loopback
+    Dev(command::dev::Args),
+    /// Run the controllers against a Kubernetes API server
+    Manager(command::manager::Args),
+    /// Print the Kubernetes objects that Drover needs
+    Manifests(command::manifests::Args),
+}
+
+fn main() -> ExitCode {
+    let drover = Drover::parse();
+    start_log(&drover.log, drover.log_format);
+    // Two libraries bring TLS; they must agree on who does the arithmetic.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let ended = match drover.command {
+        Command::Manifests(args) => command::manifests::run(&args),
+        Command::Dev(args) => on_runtime(command::dev::run(args)),
+        Command::Manager(args) => on_runtime(command::manager::run(args)),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("drover: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+fn start_log(filter: &str, format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_target(true).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}

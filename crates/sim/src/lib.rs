@@ -1,1 +1,3 @@
 //! Whole worlds in one process: scenarios, invariants and benches.
+
+pub mod faults;

@@ -1,0 +1,166 @@
+//! The story of a pool, told by doing it: apply, scale, roll, lose a machine, and be whole again.
+//!
+//! Everything goes through the API server as a user's kubectl would do it.
+
+use anyhow::{Context, bail};
+use drover_api::{Machine, MachineDeployment};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The manifest of the documentation, built in.
+pub const EXAMPLE: &str = include_str!("../../../../examples/metakube/machinedeployment.yaml");
+
+/// How long each chapter may take before the story is given up.
+const CHAPTER_MAX: Duration = Duration::from_secs(600);
+/// How often the pool is looked at while a chapter runs.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Tells the story with the example, in its own namespace.
+///
+/// # Errors
+/// When a chapter does not end well in ten minutes, with what the pool looked like then.
+pub async fn tell(client: Client) -> anyhow::Result<()> {
+    let manifest: Value = serde_saphyr::from_str(EXAMPLE).context("reading the example")?;
+    let story = Story::of(client, &manifest)?;
+
+    story.chapter("kubectl apply -f examples/metakube/machinedeployment.yaml");
+    let apply = PatchParams::apply("kubectl").force();
+    story.pools.patch(&story.name, &apply, &Patch::Apply(&manifest)).await?;
+    story.whole("the pool is up", 2, &BTreeSet::new()).await?;
+
+    story.chapter("kubectl -n kube-system scale md nodes --replicas=5");
+    let scale = Patch::Merge(json!({ "spec": { "replicas": 5 } }));
+    story.pools.patch_scale(&story.name, &PatchParams::default(), &scale).await?;
+    story.whole("the pool has grown", 5, &BTreeSet::new()).await?;
+
+    story
+        .chapter("kubectl -n kube-system patch md nodes  (restartedAt: every machine is replaced)");
+    let old = story.machine_uids().await?;
+    let restart = Patch::Merge(json!({ "spec": { "template": { "metadata": { "annotations": {
+        "kubectl.kubernetes.io/restartedAt": Timestamp::now().to_string(),
+    }}}}}));
+    story.pools.patch(&story.name, &PatchParams::default(), &restart).await?;
+    story.whole("every machine was replaced", 5, &old).await?;
+
+    let victim = story.machines().await?.into_iter().next().context("a pool of five has none")?;
+    let name = victim.name_any();
+    story.chapter(&format!("kubectl -n kube-system delete machine {name}"));
+    story.machines.delete(&name, &DeleteParams::default()).await?;
+    story.whole("its replacement is there", 5, &victim.uid().into_iter().collect()).await?;
+
+    println!("\nThe pool is healthy.");
+    Ok(())
+}
+
+struct Story {
+    name: String,
+    pools: Api<MachineDeployment>,
+    machines: Api<Machine>,
+    nodes: Api<Node>,
+}
+
+impl Story {
+    fn of(client: Client, manifest: &Value) -> anyhow::Result<Self> {
+        let text = |at: &str| manifest.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        let name = text("/metadata/name").context("the example has no name")?;
+        let namespace = text("/metadata/namespace").context("the example has no namespace")?;
+        Ok(Self {
+            name,
+            pools: Api::namespaced(client.clone(), &namespace),
+            machines: Api::namespaced(client.clone(), &namespace),
+            nodes: Api::all(client),
+        })
+    }
+
+    fn chapter(&self, line: &str) {
+        println!("\n$ {line}");
+    }
+
+    async fn machines(&self) -> anyhow::Result<Vec<Machine>> {
+        Ok(self.machines.list(&ListParams::default()).await?.items)
+    }
+
+    async fn machine_uids(&self) -> anyhow::Result<BTreeSet<String>> {
+        Ok(self.machines().await?.iter().filter_map(ResourceExt::uid).collect())
+    }
+
+    /// Waits until the pool has exactly `replicas` machines, none of `old`, each a Ready node, and
+    /// nothing else is left.
+    async fn whole(
+        &self,
+        what: &str,
+        replicas: usize,
+        old: &BTreeSet<String>,
+    ) -> anyhow::Result<()> {
+        let deadline = tokio::time::Instant::now() + CHAPTER_MAX;
+        loop {
+            let state = self.state(old).await?;
+            if state.is_whole(replicas) {
+                println!("  {what}: {state}");
+                return Ok(());
+            }
+            if tokio::time::Instant::now() > deadline {
+                bail!("gave up waiting until {what}: {state}, wanted {replicas}");
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn state(&self, old: &BTreeSet<String>) -> anyhow::Result<State> {
+        let pool = self.pools.get(&self.name).await?;
+        let status = serde_json::to_value(&pool.status)?;
+        let count = |field: &str| status[field].as_u64().unwrap_or(0);
+        let current = status["observedGeneration"].as_i64() == pool.metadata.generation;
+        let machines = self.machines().await?;
+        let nodes = self.nodes.list(&ListParams::default()).await?.items;
+        Ok(State {
+            machines: machines.len(),
+            old: machines.iter().filter_map(ResourceExt::uid).filter(|it| old.contains(it)).count(),
+            nodes: nodes.len(),
+            ready: nodes.iter().filter(|node| is_ready(node)).count(),
+            updated: if current { count("updatedReplicas") } else { 0 },
+            available: if current { count("availableReplicas") } else { 0 },
+        })
+    }
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+}
+
+struct State {
+    machines: usize,
+    old: usize,
+    nodes: usize,
+    ready: usize,
+    updated: u64,
+    available: u64,
+}
+
+impl State {
+    fn is_whole(&self, replicas: usize) -> bool {
+        let all = replicas as u64;
+        (self.machines, self.nodes, self.ready, self.old) == (replicas, replicas, replicas, 0)
+            && (self.updated, self.available) == (all, all)
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { machines, old, nodes, ready, updated, available } = self;
+        write!(
+            f,
+            "{machines} machines ({updated} updated, {available} available), {ready} of {nodes} nodes Ready"
+        )?;
+        if *old > 0 {
+            write!(f, ", {old} still to be replaced")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! `drover manager`: the controllers alone, against any Kubernetes API server.
+
+use crate::probe;
+use anyhow::{Context, bail};
+use drover_api::GoDuration;
+use drover_controllers::clock::Clock;
+use drover_controllers::manager::{Manager, Settings};
+use drover_openstack::OpenStack;
+use drover_plan::bootstrap::{Downloads, KubeletSettings};
+use drover_plan::machine::Cluster;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Where cluster DNS answers; MetaKube's default.
+const CLUSTER_DNS: [u8; 4] = [10, 10, 10, 10];
+const CLUSTER_DOMAIN: &str = "cluster.local";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// How the API server is reached; without it, the Pod's ServiceAccount or the usual kubeconfig
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// What marks the cloud resources of this cluster; the UID of the namespace kube-system by default
+    #[arg(long, value_name = "NAME")]
+    cluster_id: Option<String>,
+    /// The API server's URL as nodes reach it; from the ConfigMap kube-public/cluster-info by default
+    #[arg(long, value_name = "URL")]
+    node_api_server: Option<String>,
+    /// The cloud of clouds.yaml that machines without credentials of their own use
+    #[arg(long, env = "OS_CLOUD", value_name = "NAME")]
+    os_cloud: Option<String>,
+    /// Where metrics are served, such as 127.0.0.1:8080; not at all by default
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_address: Option<std::net::SocketAddr>,
+    #[command(flatten)]
+    tuning: Tuning,
+}
+
+/// What both `manager` and `dev` can be told about how to work.
+#[derive(clap::Args, Clone)]
+pub struct Tuning {
+    /// Machines worked on at once
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    concurrent_machines: usize,
+    /// How long a machine may take to become a node before it is replaced
+    #[arg(long, default_value = "2h", value_name = "DURATION")]
+    join_timeout: GoDuration,
+    /// How long evictions are tried before pods are deleted
+    #[arg(long, default_value = "2h", value_name = "DURATION")]
+    drain_timeout: GoDuration,
+}
+
+impl Tuning {
+    pub fn apply(&self, settings: &mut Settings) {
+        settings.concurrent_machines = self.concurrent_machines.max(1);
+        settings.machine.join_timeout = self.join_timeout.0;
+        settings.machine.drain_timeout = self.drain_timeout.0;
+    }
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let client = connect(args.kubeconfig.as_deref()).await?;
+    let cluster_id = match args.cluster_id {
+        Some(id) => id,
+        None => cluster_id(&client).await?,
+    };
+    let nodes = node_settings(&client, args.node_api_server).await?;
+    let provider = OpenStack::from_environment(args.os_cloud.as_deref())
+        .context("reading the cloud's credentials (clouds.yaml or OS_* variables)")?;
+    let mut settings = Settings::new(cluster_id, nodes);
+    args.tuning.apply(&mut settings);
+    let stop = CancellationToken::new();
+    tokio::spawn(stop_on_signal(stop.clone()));
+    let identity = format!("{}-{}", host_name(), std::process::id());
+    let manager = Manager::new(client, Arc::new(provider), settings, Clock::system(), &identity);
+    if let Some(address) = args.metrics_address {
+        probe::serve(address, manager.metrics(), stop.clone()).await?;
+    }
+    if !manager.run(stop).await {
+        bail!("the lead was lost to another manager; a restart waits for its turn");
+    }
+    Ok(())
+}
+
+/// What tells managers that share a Lease apart, besides their process ids.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "drover".to_owned() } else { name.to_owned() }
+}
+
+/// A client that repeats nothing by itself: a budget's 429 is an answer, and waiting is ours to plan.
+pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path)
+                .with_context(|| format!("reading kubeconfig {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("using kubeconfig {}", path.display()))?
+        }
+        None => Config::infer().await.context("finding the API server; give --kubeconfig")?,
+    };
+    config.default_retry = false;
+    Client::try_from(config).context("building the API server's client")
+}
+
+/// The UID of kube-system: there as long as the cluster is, and in no other.
+async fn cluster_id(client: &Client) -> anyhow::Result<String> {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let system = namespaces.get("kube-system").await.context("reading namespace kube-system")?;
+    system.uid().context("namespace kube-system has no UID; give --cluster-id")
+}
+
+/// Where nodes find the API server and whom they trust (Kubernetes: `cluster-info`).
+pub async fn node_settings(client: &Client, url: Option<String>) -> anyhow::Result<Cluster> {
+    let configs = Api::<ConfigMap>::namespaced(client.clone(), "kube-public");
+    let info = configs
+        .get("cluster-info")
+        .await
+        .context("reading ConfigMap kube-public/cluster-info, which tells nodes the API server")?;
+    let text = info.data.unwrap_or_default().remove("kubeconfig").unwrap_or_default();
+    let parsed = Kubeconfig::from_yaml(&text)
+        .context("ConfigMap kube-public/cluster-info: key kubeconfig is no kubeconfig")?;
+    let cluster = parsed.clusters.into_iter().find_map(|named| named.cluster);
+    let Some(cluster) = cluster else {
+        bail!("ConfigMap kube-public/cluster-info: its kubeconfig names no cluster");
+    };
+    let ca_pem = decode_ca(cluster.certificate_authority_data.as_deref())?;
+    let Some(url) = url.or(cluster.server) else {
+        bail!("ConfigMap kube-public/cluster-info names no server; give --node-api-server");
+    };
+    Ok(Cluster {
+        api_server_url: url,
+        ca_pem,
+        dns: vec![IpAddr::from(CLUSTER_DNS)],
+        domain: CLUSTER_DOMAIN.to_owned(),
+        kubelet: KubeletSettings::default(),
+        downloads: Downloads::default(),
+    })
+}
+
+fn decode_ca(data: Option<&str>) -> anyhow::Result<String> {
+    use base64::Engine;
+    let data = data.context(
+        "ConfigMap kube-public/cluster-info has no certificate-authority-data for nodes to trust",
+    )?;
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(data.trim())
+        .context("ConfigMap kube-public/cluster-info: certificate-authority-data is no base64")?;
+    String::from_utf8(bytes).context("the cluster's CA is not PEM")
+}
+
+/// The first Ctrl-C or SIGTERM ends in order, a second one at once.
+pub async fn stop_on_signal(stop: CancellationToken) {
+    let Ok(mut terminate) =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+    else {
+        return;
+    };
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    stop.cancel();
+    let _ = tokio::signal::ctrl_c().await;
+    std::process::exit(130);
+}
