@@ -4,6 +4,7 @@
 mod fixture;
 
 use drover_lab::client::PatchKind;
+use drover_lab::clock::Pace;
 use drover_lab::dial::{Credential, DialError};
 use drover_lab::kubelet::STOP_SECONDS;
 use drover_lab::world;
@@ -240,10 +241,13 @@ async fn a_node_that_somebody_deleted_is_not_brought_back() {
 
 #[tokio::test]
 async fn over_tls_a_client_is_who_its_certificate_says_and_trusts_one_authority() {
-    let mut config = world::Config::loopback("2026-01-01T00:00:00Z".parse().unwrap());
     // Certificates are checked against the real clock on the network.
-    config.start = jiff::Timestamp::now();
-    let world = world::World::start(config).await.unwrap();
+    let mut config = world::Config::loopback(jiff::Timestamp::now());
+    config.pace = Pace(500.0);
+    let lab = Lab::of(config).await;
+    lab.approve_all();
+    lab.boot("n", &ubuntu(&lab, "n")).await;
+    let world = &lab.world;
     let pair = world.certificate("jane", &["system:masters"]);
     let who = Credential::Certificate { cert_pem: pair.cert_pem, key_pem: pair.key_pem };
     let jane = world.dialer().dial(world.api_url(), world.ca_pem(), &who).unwrap();
@@ -261,5 +265,6 @@ async fn over_tls_a_client_is_who_its_certificate_says_and_trusts_one_authority(
     assert!(error.message.contains("invalid peer certificate"), "{error}");
     let nonsense = world.dialer().dial("http://a", other.ca_pem(), &who);
     assert!(matches!(nonsense.err(), Some(DialError::Server(_))));
-    world.stop().await;
+    lab.node("n", "Ready", |node| condition(node, "Ready") == "True").await;
+    lab.world.stop().await;
 }

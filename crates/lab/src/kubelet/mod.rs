@@ -142,13 +142,13 @@ async fn live(world: World, guest: Guest, memory: Arc<Mutex<Memory>>, mut dice: 
     Agent::new(world, join, hardware, memory, dice).run().await;
 }
 
-/// Processors and MiB of memory of a flavor, told by the last part of its name as most clouds name them.
+/// Processors and MiB of memory of a flavor, by the last part of its name: OpenStack's classic sizes.
 fn size(flavor: &str) -> (u64, u64) {
     match flavor.rsplit(['.', '-']).next().unwrap_or_default() {
-        "tiny" => (1, 1024),
-        "small" => (2, 4096),
-        "large" => (4, 16 * 1024),
-        "xlarge" => (8, 32 * 1024),
-        _ => (2, 8192),
+        "tiny" => (1, 512),
+        "small" => (1, 2048),
+        "large" => (4, 8192),
+        "xlarge" => (8, 16_384),
+        _ => (2, 4096),
     }
 }

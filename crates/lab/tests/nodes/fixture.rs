@@ -63,9 +63,15 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A fresh world with one bootstrap token.
+    /// A fresh world without sockets and with one bootstrap token.
     pub async fn start() -> Self {
-        let world = World::start(Config::in_process()).await.unwrap();
+        Self::of(Config::in_process()).await
+    }
+
+    /// A world made like this, with one bootstrap token.
+    pub async fn of(config: Config) -> Self {
+        let in_process = config.in_process;
+        let world = World::start(config).await.unwrap();
         let admin = world.client(&User::new("kubernetes-admin", &["system:masters"]));
         let token = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
@@ -76,7 +82,8 @@ impl Lab {
             },
         });
         admin.create("/api/v1/namespaces/kube-system/secrets", &token).await.unwrap();
-        let cloud = dial::in_process(world.cloud().router());
+        let cloud =
+            if in_process { dial::in_process(world.cloud().router()) } else { dial::plain() };
         let mut lab = Self { world, admin, cloud, token: String::new(), began: Instant::now() };
         let login = json!({"auth": {
             "identity": {"methods": ["password"], "password": {"user": {
