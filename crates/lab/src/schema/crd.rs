@@ -74,7 +74,11 @@ impl Builder {
             }
         }
         self.mark_rules(&mut node);
-        self.arena.push(node)
+        let id = self.arena.push(node);
+        if let Some(rules) = &self.arena.get(id).rules {
+            rules.check_types(&self.arena, id, at, &mut self.errors);
+        }
+        id
     }
 
     fn children(&mut self, node: &mut Node, schema: &Value, at: &str, depth: usize) {

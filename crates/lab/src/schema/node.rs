@@ -3,7 +3,9 @@
 use super::rules::Rules;
 use regex::Regex;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Index of a node in its arena.
 pub(super) type Id = usize;
@@ -138,6 +140,60 @@ impl Node {
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     pub nodes: Vec<Node>,
+    pub settled: Settled,
+}
+
+/// Values that may stay as they are. Most updates leave a spec alone, and its rules about changes give the same answer
+/// every time; this spares asking them.
+#[derive(Debug, Default)]
+pub(super) struct Settled(Mutex<BTreeSet<(Id, u64)>>);
+
+impl Settled {
+    /// Values remembered at most; beyond, all are forgotten.
+    const MOST: usize = 16_384;
+
+    /// Whether `check` finds nothing wrong with an unchanged value.
+    pub(super) fn is_fine(&self, id: Id, value: &Value, check: impl FnOnce() -> bool) -> bool {
+        let mut hasher = DefaultHasher::new();
+        digest(value, &mut hasher);
+        let key = (id, hasher.finish());
+        if self.known().contains(&key) {
+            return true;
+        }
+        let fine = check();
+        if fine {
+            let mut known = self.known();
+            if known.len() >= Self::MOST {
+                known.clear();
+            }
+            known.insert(key);
+        }
+        fine
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<(Id, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn digest(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::Null => hasher.write_u8(0),
+        Value::Bool(b) => b.hash(hasher),
+        Value::Number(n) => n.hash(hasher),
+        Value::String(text) => text.hash(hasher),
+        Value::Array(items) => {
+            hasher.write_usize(items.len());
+            items.iter().for_each(|item| digest(item, hasher));
+        }
+        Value::Object(fields) => {
+            hasher.write_usize(fields.len());
+            for (name, value) in fields {
+                name.hash(hasher);
+                digest(value, hasher);
+            }
+        }
+    }
 }
 
 impl Arena {

@@ -24,6 +24,8 @@ pub(super) struct Rules(Vec<Rule>);
 
 struct Rule {
     text: String,
+    /// As Go prints it in errors.
+    shown: String,
     program: Program,
     message: Option<String>,
     message_program: Option<Program>,
@@ -58,6 +60,31 @@ impl Rules {
 
     pub(super) fn any_transition(&self) -> bool {
         self.0.iter().any(|rule| rule.transition)
+    }
+
+    /// Rules that give something else than a truth for a sample of the schema's values.
+    pub(super) fn check_types(
+        &self,
+        arena: &Arena,
+        node: Id,
+        at: &str,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let mut context = FUNCTIONS.new_inner_scope();
+        let sample = sample(arena, node, SAMPLE_DEPTH);
+        context.add_variable_from_value("self", sample.clone());
+        context.add_variable_from_value("oldSelf", sample);
+        for (i, rule) in self.0.iter().enumerate() {
+            // A rule that cannot be evaluated for the sample may well be for a real value.
+            if !matches!(rule.program.execute(&context), Err(_) | Ok(Cel::Bool(_))) {
+                let words = "cel expression must evaluate to a bool";
+                errors.push(FieldError::invalid_text(
+                    format!("{at}.x-kubernetes-validations[{i}].rule"),
+                    &rule.shown,
+                    words,
+                ));
+            }
+        }
     }
 
     /// Evaluates the rules for a value. A value that did not change is only held to transition rules.
@@ -127,13 +154,13 @@ fn compile_rule(given: &Value, at: &str) -> Result<Rule, FieldError> {
     }
     let program = Program::compile(&text).map_err(|error| {
         let words = format!("compilation failed: {error}");
-        FieldError::invalid(format!("{at}.rule"), &go_rule(given), &words)
+        FieldError::invalid_text(format!("{at}.rule"), &go_rule(given), &words)
     })?;
     let message_program = match get("messageExpression") {
         None => None,
         Some(expression) => Some(Program::compile(expression).map_err(|error| {
             let words = format!("messageExpression compilation failed: {error}");
-            FieldError::invalid(format!("{at}.messageExpression"), &go_rule(given), &words)
+            FieldError::invalid_text(format!("{at}.messageExpression"), &go_rule(given), &words)
         })?),
     };
     let reason = match get("reason") {
@@ -156,6 +183,7 @@ fn compile_rule(given: &Value, at: &str) -> Result<Rule, FieldError> {
     Ok(Rule {
         message: get("message").map(|m| m.trim().to_owned()),
         field: get("fieldPath").map(str::to_owned),
+        shown: go_rule(given),
         text,
         program,
         message_program,
@@ -165,13 +193,41 @@ fn compile_rule(given: &Value, at: &str) -> Result<Rule, FieldError> {
     })
 }
 
-/// A rule as Go prints it in errors.
-fn go_rule(given: &Value) -> Value {
+/// A rule as Go prints it in errors: in the order of its type's fields, with some characters escaped.
+fn go_rule(given: &Value) -> String {
     let text = |name: &str| given.get(name).cloned().unwrap_or_else(|| Value::from(""));
     let other = |name: &str| given.get(name).cloned().unwrap_or(Value::Null);
-    serde_json::json!({
-        "Rule": text("rule"), "Message": text("message"), "MessageExpression": text("messageExpression"),
-        "Reason": other("reason"), "FieldPath": text("fieldPath"), "OptionalOldSelf": other("optionalOldSelf")})
+    let shown = format!(
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        text("rule"),
+        text("message"),
+        text("messageExpression"),
+        other("reason"),
+        text("fieldPath"),
+        other("optionalOldSelf"),
+    );
+    shown.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// Nesting, in levels, down to which a sample has fields.
+const SAMPLE_DEPTH: usize = 4;
+
+/// Some value of a schema.
+fn sample(arena: &Arena, id: Id, depth: usize) -> Cel {
+    let node = arena.get(id);
+    match node.kind {
+        Type::String => Cel::String(Arc::default()),
+        Type::Integer | Type::IntOrString => Cel::Int(1),
+        Type::Number => Cel::Float(1.0),
+        Type::Boolean => Cel::Bool(true),
+        Type::Array => Cel::List(Arc::default()),
+        _ => {
+            let fields = node.properties.iter().filter(|_| depth > 0).map(|(name, field)| {
+                (Key::String(Arc::new(escape(name))), sample(arena, field.node, depth - 1))
+            });
+            Cel::Map(Map { map: Arc::new(fields.collect()) })
+        }
+    }
 }
 
 /// A value as rules see it: the schema decides on times, durations and the names of fields.

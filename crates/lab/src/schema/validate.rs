@@ -382,14 +382,26 @@ fn lists(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<F
 }
 
 /// The rules of the node and of everything below.
-fn rules(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<FieldError>) {
+fn rules(arena: &Arena, id: Id, pair: Pair, path: &str, errors: &mut Vec<FieldError>) {
     let node = arena.get(id);
-    if !node.rules_below || (old == Some(new) && !node.transitions_below) {
+    let (new, old) = pair;
+    let unchanged = old == Some(new);
+    if !node.rules_below || new.is_null() || (unchanged && !node.transitions_below) {
         return;
     }
-    if new.is_null() {
-        return;
+    if unchanged {
+        arena.settled.is_fine(id, new, || {
+            let before = errors.len();
+            evaluate(arena, id, pair, path, errors);
+            errors.len() == before
+        });
+    } else {
+        evaluate(arena, id, pair, path, errors);
     }
+}
+
+fn evaluate(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<FieldError>) {
+    let node = arena.get(id);
     if let Some(rules) = &node.rules {
         rules.check(arena, id, (new, old), path, errors);
     }
