@@ -57,13 +57,12 @@ fn kind() -> String {
 
 /// A Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct SecretReference {
     /// The Secret's name.
     #[schemars(length(max = 253))]
     pub name: String,
     /// The Secret's namespace. Default: the class' own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub namespace: Option<String>,
 }

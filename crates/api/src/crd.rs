@@ -46,6 +46,10 @@ fn tidied(crd: CustomResourceDefinition) -> CustomResourceDefinition {
         for version in versions {
             if let Some(root) = version.pointer_mut("/schema/openAPIV3Schema") {
                 tidy(root, false);
+                let about = root.pointer("/properties/spec/description").cloned();
+                if let (Some(about), Some(root)) = (about, root.as_object_mut()) {
+                    root.insert("description".to_owned(), about);
+                }
             }
         }
     }
@@ -59,6 +63,11 @@ fn tidy(schema: &mut Value, in_status: bool) {
     schema.remove("nullable");
     if in_status {
         schema.remove("default");
+    }
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        // The lines of a comment are no lines of a text; only its paragraphs are.
+        let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+        *text = paragraphs.collect::<Vec<_>>().join("\n\n");
     }
     match schema.get("format").and_then(Value::as_str) {
         Some("uint32" | "uint16" | "uint8") => set(schema, "format", "int32"),

@@ -65,7 +65,8 @@ pub struct MachineDeploymentSpec {
     /// Go back to the template of a revision; Drover empties this when it did. Gardener's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_to: Option<RollbackTo>,
-    /// How many Failed machines are kept for inspection. Default: none.
+    /// How many Failed machines are kept for inspection. Accepted for Gardener's manifests; Drover
+    /// preserves none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub auto_preserve_failed_machine_max: Option<u32>,

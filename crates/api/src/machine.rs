@@ -65,28 +65,31 @@ pub struct MachineSpec {
     /// replaced. Default: the manager's join timeout, 2h.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timeout: Option<GoDuration>,
-    /// How long the Node may be unhealthy before the Machine is Failed. Default: the manager's, 10m.
+    /// How long the Node may be not Ready before the Machine is Failed and replaced. Default: for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_timeout: Option<GoDuration>,
     /// How long draining may take, from the deletion; then pods are deleted without regard for
     /// disruption budgets. Default: the manager's, 2h.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<GoDuration>,
-    /// How long an update in place may take. Default: the manager's, 20m.
+    /// How long an update in place may take. Accepted for Gardener's manifests; Drover updates no node in
+    /// place yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_place_update_timeout: Option<GoDuration>,
-    /// Never call the Machine Failed for its health. Default: false.
+    /// Never call the Machine Failed for its health, whatever `healthTimeout` says. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_health_timeout: Option<bool>,
-    /// How often the eviction of one pod is tried. Default: no limit but `drainTimeout`.
+    /// How often the eviction of one pod is tried. Accepted for Gardener's manifests; only
+    /// `drainTimeout` ends the tries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_evict_retries: Option<u32>,
     /// Node conditions, separated by commas, that make the Machine unhealthy when they are not False.
-    /// Default: KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable.
+    /// Accepted for Gardener's manifests; only Ready is looked at yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub node_conditions: Option<String>,
-    /// How long a Failed machine that is preserved stays. Default: the manager's, 96h.
+    /// How long a Failed machine that is preserved stays. Accepted for Gardener's manifests; Drover
+    /// preserves none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_preserve_timeout: Option<GoDuration>,
     /// Dynamic kubelet configuration, gone from Kubernetes since 1.24; refused when given.
@@ -139,35 +142,35 @@ pub struct ProviderSpecSource {
 
 /// A reference to a MachineClass in the words of the early Cluster API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct MachineClassRef {
     /// The class' name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Accepted when it is the Machine's own namespace; classes are looked up there.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub namespace: Option<String>,
     /// MachineClass.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub kind: Option<String>,
     /// cluster.k8s.io/v1alpha1.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub api_version: Option<String>,
     /// The provider the class is for, such as `openstack`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub provider: Option<String>,
 }
 
 /// A reference to a MachineClass in Gardener's words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct ClassReference {
     /// The group of the class; not looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub api_group: Option<String>,
     /// MachineClass.

@@ -50,7 +50,8 @@ pub struct MachineSetSpec {
     /// Accepted for Gardener's manifests; the template's class counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_class: Option<ClassReference>,
-    /// How many Failed machines are kept for inspection. Default: none.
+    /// How many Failed machines are kept for inspection. Accepted for Gardener's manifests; Drover
+    /// preserves none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub auto_preserve_failed_machine_max: Option<u32>,

@@ -188,6 +188,14 @@ fn a_machine_takes_the_changes_it_can_live_with_and_no_others() {
     ] {
         assert_eq!(change(&pointer, field), "ok", "{pointer}");
     }
+}
+
+#[test]
+fn what_makes_a_server_is_fixed_for_its_machine() {
+    let change = |pointer: &str, field: Value| {
+        verdict("Machine", &with(machine(), pointer, field), Some(&machine()))
+    };
+    let value = "/spec/providerSpec/value";
     let fixed = |name: &str| {
         format!(
             "{name} cannot change on a Machine; change the template of its MachineDeployment, it replaces the machines"
