@@ -60,7 +60,7 @@ pub(super) fn insert(
     let key = request.key_of(metadata(&object, "name"));
     tidy(kind, &mut object);
     without_managers(&mut object, |object| {
-        kind.schema.prune(object);
+        prune(kind, object);
         kind.schema.default(object);
     });
     stamp(server, kind, &mut object);
@@ -146,6 +146,15 @@ pub(super) fn without_managers<T>(object: &mut Value, work: impl FnOnce(&mut Val
         metadata.insert("managedFields".to_owned(), managers);
     }
     done
+}
+
+/// Drops what the schema does not know, and of built-in kinds what Go would not write.
+pub(super) fn prune(kind: &Kind, object: &mut Value) {
+    let sent = (kind.storage == crds::storage()).then(|| object.clone());
+    kind.schema.prune(object);
+    if let Some(sent) = sent {
+        crds::keep_empty(&sent, object);
+    }
 }
 
 /// Removes what Go's decoder would not keep: nulls of built-in kinds, and metadata only servers set.

@@ -162,7 +162,7 @@ fn resolve(
     if misplaced {
         return Err(missing());
     }
-    let offered = offered(&kind, &subresource)?;
+    let offered = offered(&kind, &subresource, &name)?;
     let verb = verb.filter(|verb| offered.iter().any(|one| one == verb.word()));
     let verb = verb.filter(|&verb| match verb {
         Verb::Create => named != subresource.is_empty(),
@@ -186,11 +186,19 @@ fn resolve(
     })
 }
 
-fn offered<'a>(kind: &'a super::Kind, subresource: &str) -> Result<&'a [String], Status> {
+fn offered<'a>(
+    kind: &'a super::Kind,
+    subresource: &str,
+    name: &str,
+) -> Result<&'a [String], Status> {
     if subresource.is_empty() {
         return Ok(&kind.verbs);
     }
-    let found = kind.subresources.get(subresource).ok_or_else(Status::no_such_resource)?;
+    let missing = || match kind.custom {
+        true => Status::not_found(&kind.group, &kind.plural, name),
+        false => Status::no_such_resource(),
+    };
+    let found = kind.subresources.get(subresource).ok_or_else(missing)?;
     Ok(&found.verbs)
 }
 

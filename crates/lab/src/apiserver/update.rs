@@ -119,7 +119,7 @@ pub(super) fn save(
     let stored = &old.object;
     let shown = prepare::from_storage(kind, stored);
     tidy(kind, &mut new);
-    without_managers(&mut new, |new| kind.schema.prune(new));
+    without_managers(&mut new, |new| create::prune(kind, new));
     separate(request, &shown, &mut new);
     prepare::before_update(request, &shown, &mut new);
     without_managers(&mut new, |new| kind.schema.default(new));
