@@ -102,12 +102,12 @@ fn is_evacuated(draft: &mut Draft, node: &Node, purpose: Reason) -> bool {
     if !draft.holds(ConditionType::Drained) && !is_drained(draft, node, purpose) {
         return false;
     }
-    purpose == Reason::Maintenance || is_detached(draft)
+    purpose == Reason::Maintenance || is_detached(draft, node)
 }
 
 fn is_drained(draft: &mut Draft, node: &Node, purpose: Reason) -> bool {
     let type_ = ConditionType::Drained;
-    if let Some(message) = skipped(draft, node) {
+    if let Some(message) = skipped(draft, node, purpose) {
         draft.condition(type_, ConditionStatus::True, Reason::DrainSkipped, message);
         draft.tell(Reason::DrainSkipped, message.to_owned());
         return true;
@@ -115,8 +115,9 @@ fn is_drained(draft: &mut Draft, node: &Node, purpose: Reason) -> bool {
     cordon(draft, node, purpose);
     let deadline = deadline(draft, purpose);
     let seen = draft.seen;
+    let pods = draft.pods_on(node);
     let plan = drain::plan(&drain::Observed {
-        pods: seen.pods,
+        pods: &pods,
         budgets: seen.budgets,
         refused: seen.refused,
         deadline,
@@ -151,12 +152,12 @@ fn is_drained(draft: &mut Draft, node: &Node, purpose: Reason) -> bool {
 
 /// Why nothing is evicted. MetaKube: evicting from a node that is not ready, or with nowhere to go,
 /// only makes things worse.
-fn skipped(draft: &Draft, node: &Node) -> Option<&'static str> {
+fn skipped(draft: &Draft, node: &Node, purpose: Reason) -> Option<&'static str> {
     if node.annotations().contains_key(labels::NODE_SKIP_EVICTION) {
         Some("the node's annotation kubermatic.io/skip-eviction says so")
     } else if !node::is_ready(node) {
         Some("the node is not ready, its pods would not leave")
-    } else if !draft.seen.has_target {
+    } else if purpose == Reason::DeletionBegun && !draft.seen.has_target {
         Some("no other node takes pods and none is to come")
     } else {
         None
@@ -187,7 +188,7 @@ fn deadline(draft: &Draft, purpose: Reason) -> Option<Timestamp> {
     (purpose != Reason::Maintenance).then(|| later(deleted.unwrap_or(asked), timeout))
 }
 
-fn is_detached(draft: &mut Draft) -> bool {
+fn is_detached(draft: &mut Draft, node: &Node) -> bool {
     let type_ = ConditionType::VolumesDetached;
     // Pods that were not evicted keep their volumes; the server's end frees them.
     let skipped = draft.status.conditions.iter().any(|condition| {
@@ -198,6 +199,7 @@ fn is_detached(draft: &mut Draft) -> bool {
         .seen
         .attachments
         .iter()
+        .filter(|it| Some(&it.spec.node_name) == node.metadata.name.as_ref())
         .map(|it| it.spec.source.persistent_volume_name.clone().unwrap_or_else(|| it.name_any()))
         .collect();
     volumes.sort();

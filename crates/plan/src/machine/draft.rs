@@ -10,7 +10,7 @@ use drover_api::{
     set_condition,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
@@ -59,6 +59,15 @@ impl<'a> Draft<'a> {
     /// The machine's Node, when it has one.
     pub fn node(&self) -> Option<&'a Arc<Node>> {
         node::of_machine(self.seen.machine, self.seen.nodes)
+    }
+
+    /// The pods on a node.
+    pub fn pods_on(&self, node: &Node) -> Vec<Arc<Pod>> {
+        let name = node.metadata.name.as_deref();
+        let on_it = |pod: &&Arc<Pod>| {
+            pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == name)
+        };
+        self.seen.pods.iter().filter(on_it).cloned().collect()
     }
 
     pub fn step(&mut self, step: Step) {

@@ -78,7 +78,7 @@ fn keep_in_step(draft: &mut Draft, node: &Node) {
     }
     let seen = draft.seen;
     let startup = startup_taint(draft, node);
-    let fit = startup.is_some() && node::unfit(node, seen.pods).is_none();
+    let fit = startup.is_some() && node::unfit(node, &draft.pods_on(node)).is_none();
     let mut wanted = node::Wanted::by(seen.machine, seen.description.ok());
     wanted.taints.retain(|taint| !seen.settings.startup_taints.contains(&taint.key));
     let also = startup.filter(|_| fit);
@@ -106,7 +106,7 @@ fn watch(draft: &mut Draft, node: &Node, is_new: bool) {
     } else if node::has_taint(node, labels::TAINT_UNINITIALIZED) {
         Some(Reason::NodeUninitialized)
     } else if tainted {
-        node::unfit(node, draft.seen.pods).or(Some(Reason::CriticalPodsAwaited))
+        node::unfit(node, &draft.pods_on(node)).or(Some(Reason::CriticalPodsAwaited))
     } else if is_new {
         // Not in the pass that deletes the token: a machine that is Ready has none.
         draft.wake_after(Duration::ZERO);

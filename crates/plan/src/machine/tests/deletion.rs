@@ -139,6 +139,9 @@ fn maintenance_drains_and_gives_back_only_what_drover_cordoned() {
     let mut world = World::running();
     world.pods = vec![pod("web", json!({}))];
     world.description.as_mut().unwrap().maintenance = true;
+    world.has_target = false;
+    let elsewhere = pod("db", json!({"spec": {"nodeName": "other"}}));
+    world.pods.push(elsewhere);
     assert_eq!(steps(&world.pass()), ["patch node: NodeCordoned", "PodEvicted default/web"]);
     world.pods = vec![];
     assert_eq!(world.pass().status.provider_status.unwrap().maintenance, Some(true));
