@@ -1,9 +1,7 @@
 //! DaemonSets: one pod for each node that takes it, in the simplest form.
 
 use super::deployment::hash_of;
-use super::object::{
-    condition, controller, is_deleting, is_over, is_true, items, meta, node_of, number, target_of,
-};
+use super::object::{controller, is_deleting, is_over, is_true, items, meta, node_of, target_of};
 use super::placement::{is_expelled, obstacle};
 use super::replicaset::{pod_of, pods_of};
 use super::view::{Address, Change, View};
@@ -335,6 +333,7 @@ mod tests {
         let pod = pod_for(&set, pod_spec(&set), "n1");
         assert_eq!(target_of(&pod), "n1");
         assert_eq!(pod["spec"]["tolerations"].as_array().map(Vec::len), Some(6));
-        assert!(condition(&pod, "Ready").is_none() && number(&pod["spec"]["replicas"]) == 0);
+        let old = pod_for(&set, json!({}), "n1")["metadata"]["labels"][HASH].clone();
+        assert_eq!(pod["metadata"]["labels"], json!({"app": "cni", HASH: old}));
     }
 }

@@ -3,6 +3,7 @@
 //! They share one view of the cluster: each resource is watched once, each change wakes the addresses it
 //! concerns, and each controller works those off one by one, with its own writes already in the view.
 
+mod aggregation;
 pub mod ccm;
 mod csr;
 mod daemonset;
@@ -33,7 +34,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use view::{Resource, View};
-use work::{Controller, Ears, Hands, Queue};
+use work::{Controller, Ears, Hands, Worker};
 
 /// What the controllers work with.
 pub struct Config {
@@ -83,6 +84,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
     let hands = Hands { client, view, clock, pki, ears: ears.clone() };
     let controllers: Vec<Arc<dyn Controller>> = vec![
         Arc::new(kinds::Kinds::new(watches.clone())),
+        Arc::new(aggregation::Aggregation),
         Arc::new(gc::Collector),
         Arc::new(pods::Pods::new(pace)),
         Arc::new(namespaces::Namespaces),
@@ -95,7 +97,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
         Arc::new(daemonset::DaemonSets::default()),
         Arc::new(scheduler::Scheduler::new(binder)),
     ];
-    let all: Vec<(Arc<dyn Controller>, Arc<Queue>)> =
+    let all: Vec<Worker> =
         controllers.into_iter().map(|one| (one, Arc::default())).collect();
     // Set before the first watch begins: no change goes by unheard.
     ears.set(all.clone());

@@ -72,14 +72,14 @@ pub(super) fn target_of(pod: &Value) -> &str {
         ["nodeSelectorTerms"];
     match items(terms) {
         [term] => {
-            let fields = items(&term["matchFields"]).iter();
-            let named =
-                fields.filter(|one| one["key"] == "metadata.name" && one["operator"] == "In");
-            let only = named.filter_map(|one| match items(&one["values"]) {
+            let mut named = items(&term["matchFields"])
+                .iter()
+                .filter(|one| one["key"] == "metadata.name" && one["operator"] == "In");
+            let only = named.find_map(|one| match items(&one["values"]) {
                 [name] => name.as_str(),
                 _ => None,
             });
-            only.last().unwrap_or_default()
+            only.unwrap_or_default()
         }
         _ => "",
     }

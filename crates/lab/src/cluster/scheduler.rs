@@ -19,8 +19,27 @@ const PODS_MAX: usize = 110;
 struct Memory {
     /// Pods bound a moment ago, and where: the view may not know yet.
     assumed: BTreeMap<Address, String>,
+    /// How many of them each node has.
+    extra: BTreeMap<String, usize>,
     /// Pods that no node takes: looked at again when a node changes.
     waiting: BTreeSet<Address>,
+}
+
+impl Memory {
+    fn assume(&mut self, at: &Address, node: String) {
+        *self.extra.entry(node.clone()).or_default() += 1;
+        self.assumed.insert(at.clone(), node);
+    }
+
+    fn forget(&mut self, at: &Address) {
+        let Some(node) = self.assumed.remove(at) else { return };
+        if let Some(count) = self.extra.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.extra.remove(&node);
+            }
+        }
+    }
 }
 
 /// Binds pods. Kubernetes' other criteria (resources, ports, spreading) are not looked at.
@@ -65,10 +84,7 @@ impl Scheduler {
 
     /// The node for a pod, or why there is none.
     fn choose(&self, view: &View, pod: &Value) -> Result<String, String> {
-        let mut memory = self.memory();
-        memory.assumed.retain(|at, _| view.at(at).is_some_and(|pod| node_of(&pod).is_empty()));
-        let mut extra: BTreeMap<&str, usize> = BTreeMap::new();
-        memory.assumed.values().for_each(|node| *extra.entry(node).or_default() += 1);
+        let memory = self.memory();
         // A pod for one node only (of a DaemonSet) is spared the look at all others.
         let named = view.get("nodes", "", target_of(pod));
         let nodes = named.map_or_else(|| view.list("nodes"), |node| vec![node]);
@@ -80,7 +96,7 @@ impl Scheduler {
                 let on = view.pods_on(name);
                 let taken =
                     on.iter().filter(|one| !is_over(one) && !node_of(one).is_empty()).count();
-                let taken = taken + extra.get(name).copied().unwrap_or(0);
+                let taken = taken + memory.extra.get(name).copied().unwrap_or(0);
                 if taken >= capacity(node) {
                     return Some(Obstacle::Full);
                 }
@@ -128,13 +144,13 @@ impl Scheduler {
             "metadata": {"name": at.name, "namespace": at.namespace, "uid": meta(pod, "uid")},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        self.memory().assumed.insert(at.clone(), node);
+        self.memory().assume(at, node);
         let path = format!("{}/binding", hands.path(at)?);
         let done = self.binder.create(&path, &binding).await;
         match done {
             Ok(_) => Ok(()),
             Err(error) => {
-                self.memory().assumed.remove(at);
+                self.memory().forget(at);
                 // Gone, going or bound already: the watch will tell.
                 if error.is_not_found() || error.is_conflict() { Ok(()) } else { Err(error) }
             }
@@ -177,6 +193,9 @@ impl Controller for Scheduler {
         if change.is_of("pods") {
             if change.now.as_deref().is_some_and(is_pending) && change.before.is_none() {
                 wake(change.address.clone());
+            }
+            if change.now.as_deref().is_none_or(|pod| !node_of(pod).is_empty()) {
+                self.memory().forget(&change.address);
             }
             let left = |pod: &Arc<Value>| !node_of(pod).is_empty();
             let frees = change.now.as_deref().is_none_or(is_over);

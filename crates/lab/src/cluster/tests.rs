@@ -1,6 +1,6 @@
 //! The controllers against the lab's own API server, on a paused clock.
 
-use super::object::{is_deleting, items, meta, node_of};
+use super::object::{is_deleting, is_true, items, meta, node_of};
 use super::*;
 use crate::apiserver::access::User;
 use crate::apiserver::{self, ApiServer, Peer, ResourceId};
@@ -68,21 +68,26 @@ impl Cluster {
         self.client.patch(&path, PatchKind::Merge, &patch).await.expect("a patch");
     }
 
-    /// Plays the kubelet: every bound pod runs and is ready.
+    /// Plays the kubelet once.
     async fn run_pods(&self) {
-        for pod in self.list("", "pods") {
-            if !node_of(&pod).is_empty() && !is_deleting(&pod) {
-                let path = format!(
-                    "/api/v1/namespaces/{}/pods/{}/status",
-                    meta(&pod, "namespace"),
-                    meta(&pod, "name")
-                );
-                let patch = json!({"status": {
-                    "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
-                }});
-                self.client.patch(&path, PatchKind::Strategic, &patch).await.expect("a status");
-            }
+        for pod in self.list("", "pods").iter().filter(|pod| !is_deleting(pod)) {
+            play(&self.client, pod).await;
         }
+    }
+
+    /// Plays the kubelet until dropped: what is bound runs, what is told to go goes.
+    fn kubelet(&self) -> AbortOnDrop {
+        let (server, client) = (self.server.clone(), self.client.clone());
+        let pods = ResourceId::new("", "pods");
+        AbortOnDrop(tokio::spawn(async move {
+            let mut pulse = server.store().pulse(&pods);
+            loop {
+                for pod in server.store().list(&pods, None).1 {
+                    play(&client, &pod).await;
+                }
+                pulse.changed().await.expect("the store lives");
+            }
+        }))
     }
 
     async fn evict(&self, pod: &str) -> Result<Value, ApiError> {
@@ -91,6 +96,31 @@ impl Cluster {
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod},
         });
         self.client.create(&path, &eviction).await
+    }
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What a kubelet does about a pod: it runs, or ends when told to go.
+async fn play(client: &Client, pod: &Value) {
+    let (namespace, name) = (meta(pod, "namespace"), meta(pod, "name"));
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    if is_deleting(pod) {
+        let ended = client.delete(&path, &json!({"gracePeriodSeconds": 0})).await;
+        assert!(ended.as_ref().err().is_none_or(ApiError::is_not_found), "{ended:?}");
+    } else if !node_of(pod).is_empty() && !is_true(pod, "Ready") {
+        let status = json!({"status": {
+            "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+        }});
+        let path = format!("{path}/status");
+        let ran = client.patch(&path, PatchKind::Strategic, &status).await;
+        assert!(ran.as_ref().err().is_none_or(ApiError::is_not_found), "{ran:?}");
     }
 }
 
@@ -127,40 +157,30 @@ async fn a_deployment_runs_rolls_and_goes() {
     cluster.until("", "pods", |pods| bound(pods) == 4).await;
     let on = |node: &str| cluster.list("", "pods").iter().filter(|p| node_of(p) == node).count();
     assert_eq!((on("n1"), on("n2")), (2, 2), "pods are spread");
-    cluster.run_pods().await;
+    let kubelet = cluster.kubelet();
     let available = |all: &[Arc<Value>]| all[0]["status"]["availableReplicas"] == 4;
     cluster.until("apps", "deployments", available).await;
 
     let web = format!("{DEPLOYMENTS}/web");
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}});
     cluster.client.patch(&web, PatchKind::Merge, &patch).await.expect("a patch");
-    cluster.until("apps", "replicasets", |sets| sets.len() == 2).await;
-    let rolled = |sets: &[Arc<Value>]| {
-        let size = |set: &Value| set["spec"]["replicas"].as_i64();
-        sets.iter().filter(|set| size(set) == Some(0)).count() == 1
-            && sets.iter().filter(|set| size(set) == Some(4)).count() == 1
+    let rolled = |all: &[Arc<Value>]| {
+        let status = &all[0]["status"];
+        status["observedGeneration"] == all[0]["metadata"]["generation"]
+            && status["updatedReplicas"] == 4
+            && status["replicas"] == 4
+            && status["availableReplicas"] == 4
     };
-    // Pods that were bound and told to go stay until a kubelet has ended them.
-    for _ in 0..20 {
-        cluster.run_pods().await;
-        for pod in cluster.list("", "pods").iter().filter(|pod| is_deleting(pod)) {
-            let path = format!("/api/v1/namespaces/default/pods/{}", meta(pod, "name"));
-            let now = json!({"gracePeriodSeconds": 0});
-            cluster.client.delete(&path, &now).await.expect("the kubelet's delete");
-        }
-        tokio::task::yield_now().await;
-        tokio::time::advance(Duration::from_millis(100)).await;
-    }
-    cluster.until("apps", "replicasets", rolled).await;
+    cluster.until("apps", "replicasets", |sets| sets.len() == 2).await;
+    cluster.until("apps", "deployments", rolled).await;
+    assert_eq!(cluster.list("apps", "replicasets").len(), 2, "the old set is kept for a way back");
 
+    drop(kubelet);
     let options = json!({"propagationPolicy": "Foreground"});
     cluster.client.delete(&web, &options).await.expect("a delete");
     cluster.until("", "pods", |pods| pods.iter().all(|pod| is_deleting(pod))).await;
     assert_eq!(cluster.list("apps", "deployments").len(), 1, "it waits for what it owns");
-    for pod in cluster.list("", "pods") {
-        let path = format!("/api/v1/namespaces/default/pods/{}", meta(&pod, "name"));
-        cluster.client.delete(&path, &json!({"gracePeriodSeconds": 0})).await.expect("a delete");
-    }
+    let _kubelet = cluster.kubelet();
     cluster.until("apps", "deployments", |all| all.is_empty()).await;
     assert!(cluster.list("apps", "replicasets").is_empty());
 }
@@ -344,4 +364,50 @@ async fn an_expired_bootstrap_token_goes() {
     cluster.until("", "secrets", |all| all.is_empty()).await;
     let time = cluster.server.clock().now().to_string();
     assert!(time.starts_with("2026-11-21T09:02:00"), "not before its time: {time}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_with_the_right_label_adds_to_the_aggregated_one() {
+    let cluster = Cluster::start().await;
+    let group = "rbac.authorization.k8s.io";
+    let rule = json!({"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["get"]});
+    let role = json!({
+        "metadata": {"name": "more", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+        "rules": [rule],
+    });
+    cluster.create(&format!("/apis/{group}/v1/clusterroles"), role).await;
+    let in_all = |roles: &[Arc<Value>]| {
+        let mut grown = roles.iter().filter(|role| role["aggregationRule"].is_object());
+        grown.all(|role| {
+            items(&role["rules"])
+                .iter()
+                .any(|one| items(&one["apiGroups"]).contains(&json!("example.com")))
+        })
+    };
+    cluster.until(group, "clusterroles", in_all).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_objects_are_collected_with_their_owners() {
+    let cluster = Cluster::start().await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
+                "openAPIV3Schema": {"type": "object"},
+            }}],
+        },
+    });
+    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    let path = "/apis/example.com/v1/namespaces/default/things";
+    let thing = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}});
+    let owner = cluster.client.create(path, &thing("owner")).await.expect("a thing");
+    let mut owned = thing("owned");
+    owned["metadata"]["ownerReferences"] = json!([super::object::controlled_by(&owner)]);
+    cluster.create(path, owned).await;
+    cluster.client.delete(&format!("{path}/owner"), &Value::Null).await.expect("a delete");
+    cluster.until("example.com", "things", |all| all.is_empty()).await;
 }

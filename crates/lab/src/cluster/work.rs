@@ -157,13 +157,16 @@ pub(super) async fn work(controller: Arc<dyn Controller>, queue: Arc<Queue>, han
     }
 }
 
+/// A controller and what it has to look at.
+pub(super) type Worker = (Arc<dyn Controller>, Arc<Queue>);
+
 /// All controllers with their queues: whoever learns of a change tells them.
 #[derive(Clone, Default)]
-pub(super) struct Ears(Arc<OnceLock<Vec<(Arc<dyn Controller>, Arc<Queue>)>>>);
+pub(super) struct Ears(Arc<OnceLock<Vec<Worker>>>);
 
 impl Ears {
     /// Sets who is told, once.
-    pub fn set(&self, controllers: Vec<(Arc<dyn Controller>, Arc<Queue>)>) {
+    pub fn set(&self, controllers: Vec<Worker>) {
         // Set by whoever starts the controllers, and by nobody else.
         let _ = self.0.set(controllers);
     }

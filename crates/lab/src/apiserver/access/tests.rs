@@ -1,5 +1,7 @@
 //! Who is recognised, and who may do what.
 
+mod wire;
+
 use super::*;
 use crate::apiserver::{Config, Key, Peer};
 use crate::clock::Clock;
