@@ -273,7 +273,8 @@ impl Builder {
         all.map(|(i, branch)| self.branch(branch, &format!("{at}.{word}[{i}]"), depth)).collect()
     }
 
-    /// A schema inside `allOf`, `anyOf`, `oneOf` or `not`: it may limit values, not describe new fields.
+    /// A schema inside `allOf`, `anyOf`, `oneOf` or `not`: it may limit values, not describe new
+    /// fields.
     fn branch(&mut self, schema: &Value, at: &str, depth: usize) -> Id {
         if depth > MAX_DEPTH {
             self.errors.push(FieldError::forbidden(at, "the schema is nested too deeply"));

@@ -13,7 +13,8 @@ enum Step {
     Where(Vec<Step>, Value),
 }
 
-/// Every value that `path` (as `.spec.replicas`) names in `object`, in order. A path that cannot be read names nothing.
+/// Every value that `path` (as `.spec.replicas`) names in `object`, in order. A path that cannot be
+/// read names nothing.
 ///
 /// Known are `.a`, `['a.b']`, `[0]`, `[-1]`, `[*]`, `[?(@.x=="y")]` and `\.` for a dot in a name.
 #[must_use]

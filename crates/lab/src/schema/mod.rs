@@ -36,7 +36,8 @@ struct Inner {
 }
 
 impl Schema {
-    /// The schema called `name` in OpenAPI v3 `components.schemas`. A name that is not there gives a schema that says nothing.
+    /// The schema called `name` in OpenAPI v3 `components.schemas`. A name that is not there gives
+    /// a schema that says nothing.
     #[must_use]
     pub fn builtin(components: &Value, name: &str) -> Self {
         let none = Map::new();
@@ -51,14 +52,15 @@ impl Schema {
     /// The `openAPIV3Schema` of one version of a CRD.
     ///
     /// # Errors
-    /// What keeps it from being structural or its rules from compiling; field paths are relative to the schema.
+    /// What keeps it from being structural or its rules from compiling; field paths are relative to
+    /// the schema.
     pub fn from_crd(open_api_v3_schema: &Value) -> Result<Self, Vec<FieldError>> {
         let (arena, root) = crd::compile(open_api_v3_schema)?;
         Ok(Self(Arc::new(Inner { arena, root, custom: true, zero: Value::Object(Map::new()) })))
     }
 
-    /// Paths of fields the schema does not know, as in `unknown field "spec.x"`, in the order the server warns of them:
-    /// those of a custom resource's metadata first.
+    /// Paths of fields the schema does not know, as in `unknown field "spec.x"`, in the order the
+    /// server warns of them: those of a custom resource's metadata first.
     #[must_use]
     pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
         let mut found = Vec::new();
@@ -69,8 +71,8 @@ impl Schema {
         found
     }
 
-    /// Drops what the schema does not know; of a built-in object also nulls and empty values that Go leaves out, and
-    /// brings its quantities and times into their canonical form.
+    /// Drops what the schema does not know; of a built-in object also nulls and empty values that
+    /// Go leaves out, and brings its quantities and times into their canonical form.
     pub fn prune(&self, object: &mut Value) {
         if self.0.custom {
             shape::prune(&self.0.arena, self.0.root, object);
@@ -79,7 +81,8 @@ impl Schema {
         }
     }
 
-    /// Fills in defaults, also in list elements and map values. Comes after `prune` and before `builtin::default`.
+    /// Fills in defaults, also in list elements and map values. Comes after `prune` and before
+    /// `builtin::default`.
     pub fn default(&self, object: &mut Value) {
         if self.0.custom {
             shape::default(&self.0.arena, self.0.root, object);
@@ -88,8 +91,8 @@ impl Schema {
         }
     }
 
-    /// The text Go's decoder gives for a wrong JSON type (400 at the server): anywhere in a built-in object, in the
-    /// metadata of a custom one.
+    /// The text Go's decoder gives for a wrong JSON type (400 at the server): anywhere in a
+    /// built-in object, in the metadata of a custom one.
     #[must_use]
     pub fn decode_errors(&self, object: &Value) -> Option<String> {
         if !self.0.custom {
@@ -99,8 +102,8 @@ impl Schema {
         decode::first_error(&self.0.arena, meta, object.get("metadata")?)
     }
 
-    /// Everything that is wrong with a custom resource, its metadata included; transition rules are checked where `old`
-    /// is given. Built-in kinds have `builtin::validate` instead.
+    /// Everything that is wrong with a custom resource, its metadata included; transition rules are
+    /// checked where `old` is given. Built-in kinds have `builtin::validate` instead.
     #[must_use]
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if self.0.custom { validate::custom_resource(&self.0, new, old) } else { Vec::new() }

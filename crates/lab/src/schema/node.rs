@@ -1,4 +1,5 @@
-//! The compiled form of a schema: an arena of nodes, so that a recursive schema needs no special care.
+//! The compiled form of a schema: an arena of nodes, so that a recursive schema needs no special
+//! care.
 
 use super::rules::Rules;
 use regex::Regex;
@@ -77,7 +78,8 @@ pub(super) struct Limits {
 pub(super) struct Node {
     pub kind: Type,
     pub format: String,
-    /// Last part of the Go type's name with its package, as `v1.PodSpec`; empty for what has no name.
+    /// Last part of the Go type's name with its package, as `v1.PodSpec`; empty for what has no
+    /// name.
     pub go: String,
     pub nullable: bool,
     /// Unknown fields stay.
@@ -127,7 +129,8 @@ impl Node {
         }
     }
 
-    /// Whether values of any shape may stand below: a map without a schema, or one that keeps unknown fields.
+    /// Whether values of any shape may stand below: a map without a schema, or one that keeps
+    /// unknown fields.
     pub(super) fn untyped(&self) -> bool {
         self.kind == Type::Any
             || (self.kind == Type::Object
@@ -143,8 +146,8 @@ pub(super) struct Arena {
     pub settled: Settled,
 }
 
-/// Values that may stay as they are. Most updates leave a spec alone, and its rules about changes give the same answer
-/// every time; this spares asking them.
+/// Values that may stay as they are. Most updates leave a spec alone, and its rules about changes
+/// give the same answer every time; this spares asking them.
 #[derive(Debug, Default)]
 pub(super) struct Settled(Mutex<BTreeSet<(Id, u64)>>);
 
@@ -278,7 +281,8 @@ pub(super) fn list_type(arena: &Arena, schema: &Value, items: Option<Id>) -> Lis
             let fields = items.map(|id| &arena.get(id).properties);
             let keys = texts(schema.get("x-kubernetes-list-map-keys")).into_iter().map(|name| {
                 let default = fields.and_then(|f| f.get(&name)).and_then(|f| f.default.clone());
-                // A number or text without a default of its own carries its zero value, which is no key.
+                // A number or text without a default of its own carries its zero value, which is no
+                // key.
                 let default = default.filter(|d| *d != json!("") && *d != json!(0));
                 Key { name, default }
             });

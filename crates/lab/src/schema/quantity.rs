@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A parsed quantity. Compares by value, whatever the suffix; displays in Kubernetes' canonical form.
+/// A parsed quantity. Compares by value, whatever the suffix; displays in Kubernetes' canonical
+/// form.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     /// In billionths, the finest the format has.

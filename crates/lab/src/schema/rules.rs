@@ -62,7 +62,9 @@ impl Rules {
         self.0.iter().any(|rule| rule.transition)
     }
 
-    /// Rules that give something else than a truth for a sample of the schema's values.
+    /// Rules that cannot be true or false of the schema's values: those that want a field of a text
+    /// or number, and those that give something else than a truth for a sample. Kubernetes' type
+    /// checker finds more.
     pub(super) fn check_types(
         &self,
         arena: &Arena,
@@ -70,24 +72,41 @@ impl Rules {
         at: &str,
         errors: &mut Vec<FieldError>,
     ) {
+        let scalar = match arena.get(node).kind {
+            Type::String => Some("string"),
+            Type::Integer => Some("int"),
+            Type::Number => Some("double"),
+            Type::Boolean => Some("bool"),
+            _ => None,
+        };
         let mut context = FUNCTIONS.new_inner_scope();
         let sample = sample(arena, node, SAMPLE_DEPTH);
         context.add_variable_from_value("self", sample.clone());
         context.add_variable_from_value("oldSelf", sample);
         for (i, rule) in self.0.iter().enumerate() {
+            let selected =
+                scalar.and_then(|kind| selection(&rule.text).map(|column| (kind, column)));
             // A rule that cannot be evaluated for the sample may well be for a real value.
-            if !matches!(rule.program.execute(&context), Err(_) | Ok(Cel::Bool(_))) {
-                let words = "cel expression must evaluate to a bool";
-                errors.push(FieldError::invalid_text(
-                    format!("{at}.x-kubernetes-validations[{i}].rule"),
-                    &rule.shown,
-                    words,
-                ));
-            }
+            let odd = !matches!(rule.program.execute(&context), Err(_) | Ok(Cel::Bool(_)));
+            let words = match selected {
+                Some((kind, column)) => {
+                    let (text, dots) = (&rule.text, ".".repeat(column));
+                    let column = column + 1;
+                    format!(
+                        "compilation failed: ERROR: <input>:1:{column}: type '{kind}' does not support field \
+                         selection\n | {text}\n | {dots}^"
+                    )
+                }
+                None if odd => "cel expression must evaluate to a bool".to_owned(),
+                None => continue,
+            };
+            let field = format!("{at}.x-kubernetes-validations[{i}].rule");
+            errors.push(FieldError::invalid_text(field, &rule.shown, &words));
         }
     }
 
-    /// Evaluates the rules for a value. A value that did not change is only held to transition rules.
+    /// Evaluates the rules for a value. A value that did not change is only held to transition
+    /// rules.
     pub(super) fn check(
         &self,
         arena: &Arena,
@@ -193,7 +212,8 @@ fn compile_rule(given: &Value, at: &str) -> Result<Rule, FieldError> {
     })
 }
 
-/// A rule as Go prints it in errors: in the order of its type's fields, with some characters escaped.
+/// A rule as Go prints it in errors: in the order of its type's fields, with some characters
+/// escaped.
 fn go_rule(given: &Value) -> String {
     let text = |name: &str| given.get(name).cloned().unwrap_or_else(|| Value::from(""));
     let other = |name: &str| given.get(name).cloned().unwrap_or(Value::Null);
@@ -207,6 +227,17 @@ fn go_rule(given: &Value) -> String {
         other("optionalOldSelf"),
     );
     shown.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// Where a rule selects a field of `self` (not calls a function of it), if it does so in its first
+/// line.
+fn selection(rule: &str) -> Option<usize> {
+    let line = rule.lines().next()?;
+    line.match_indices("self.").find_map(|(at, _)| {
+        let whole = !line[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        let after = line[at + 5..].trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        (whole && !after.starts_with('(')).then_some(at + 4)
+    })
 }
 
 /// Nesting, in levels, down to which a sample has fields.
@@ -277,7 +308,8 @@ fn text(node: Option<&Node>, text: &str) -> Cel {
     program.as_ref().and_then(|program| program.execute(&context).ok()).unwrap_or(plain)
 }
 
-/// A field's name as rules write it. Kubernetes: reserved words and the characters `.`, `-`, `/` and `__`.
+/// A field's name as rules write it. Kubernetes: reserved words and the characters `.`, `-`, `/`
+/// and `__`.
 fn escape(name: &str) -> String {
     const RESERVED: [&str; 21] = [
         "true",

@@ -85,7 +85,8 @@ fn whole(node: &Node, value: &mut Value) {
     }
 }
 
-/// Fills in the defaults of a custom resource; a null where none is allowed gives way to the default, or vanishes.
+/// Fills in the defaults of a custom resource; a null where none is allowed gives way to the
+/// default, or vanishes.
 pub(super) fn default(arena: &Arena, id: Id, value: &mut Value) {
     let node = arena.get(id);
     match value {
@@ -120,13 +121,21 @@ fn null_stays(arena: &Arena, node: &Node, name: &str) -> bool {
     }
 }
 
-/// What Go's types do to a built-in object on its way through: unknown fields, nulls and empty optional values vanish.
+/// What Go's types do to a built-in object on its way through: unknown fields, nulls and empty
+/// optional values vanish.
 pub(super) fn normalize(arena: &Arena, id: Id, value: &mut Value) {
     let node = arena.get(id);
     match value {
         Value::Object(fields) => {
             fields.retain(|name, value| match child(node, name) {
                 Child::Known(id) => {
+                    if value.is_null()
+                        && is_map_value(node, name, id)
+                        && arena.get(id).kind == Type::String
+                    {
+                        // Go reads a null into a text as the empty one.
+                        *value = "".into();
+                    }
                     normalize(arena, id, value);
                     !omitted(arena, node, name, id, value)
                 }
@@ -166,26 +175,22 @@ fn canonical(node: &Node, text: &mut String) {
 }
 
 /// Texts behind a pointer in Go: the empty text is a value in its own right.
-const POINTER_TEXTS: [&str; 15] = [
+const POINTER_TEXTS: [&str; 11] = [
     "holderIdentity",
     "strategy",
     "preferredHolder",
     "storageClassName",
-    "runtimeClassName",
     "volumeMode",
-    "appProtocol",
+    "runtimeClassName",
     "ipFamilyPolicy",
     "loadBalancerClass",
-    "hostname",
+    "appProtocol",
     "hostnameOverride",
-    "setHostnameAsFQDN",
-    "nodeName",
     "persistentVolumeName",
-    "value",
 ];
 
 /// Numbers and truths without a pointer in Go: zero is as good as absent.
-const PLAIN_ZEROS: [&str; 27] = [
+const PLAIN_ZEROS: [&str; 26] = [
     "unschedulable",
     "paused",
     "hostNetwork",
@@ -197,9 +202,11 @@ const PLAIN_ZEROS: [&str; 27] = [
     "readOnly",
     "publishNotReadyAddresses",
     "minReadySeconds",
+    "initialDelaySeconds",
     "hostPort",
     "nodePort",
     "healthCheckNodePort",
+    "generation",
     "observedGeneration",
     "readyReplicas",
     "availableReplicas",
@@ -209,16 +216,13 @@ const PLAIN_ZEROS: [&str; 27] = [
     "updatedNumberScheduled",
     "numberAvailable",
     "numberUnavailable",
-    "optional",
-    "generation",
     "count",
-    "initialDelaySeconds",
 ];
 
 /// Whether Go leaves a field out of its JSON.
 fn omitted(arena: &Arena, parent: &Node, name: &str, id: Id, value: &Value) -> bool {
-    if parent.additional == Some(id) && !parent.properties.contains_key(name) {
-        return value.is_null() && arena.get(id).kind != Type::String;
+    if is_map_value(parent, name, id) {
+        return value.is_null();
     }
     let has_default = parent.properties.get(name).is_some_and(|field| field.default.is_some());
     let always = has_default || parent.required.iter().any(|one| one == name);
@@ -230,38 +234,24 @@ fn omitted(arena: &Arena, parent: &Node, name: &str, id: Id, value: &Value) -> b
         Value::Array(items) => items.is_empty() && name != "managedFields",
         // An empty map; an empty struct, such as `subresources.status`, says something.
         Value::Object(fields) => fields.is_empty() && node.additional.is_some(),
-        Value::String(text) => text.is_empty() && !pointer_text(&parent.go, name),
-        Value::Bool(false) => PLAIN_ZEROS.contains(&name) && !behind_pointer(&parent.go, name),
-        Value::Number(n) => {
-            n.as_i64() == Some(0)
-                && PLAIN_ZEROS.contains(&name)
-                && !behind_pointer(&parent.go, name)
+        Value::String(text) => {
+            let pointer = POINTER_TEXTS.contains(&name)
+                || (name == "type" && parent.go.ends_with(".HostPathVolumeSource"));
+            text.is_empty() && !pointer
         }
+        Value::Bool(false) => PLAIN_ZEROS.contains(&name),
+        Value::Number(n) => n.as_i64() == Some(0) && PLAIN_ZEROS.contains(&name),
         _ => false,
     }
 }
 
-fn pointer_text(parent: &str, name: &str) -> bool {
-    match name {
-        "nodeName" => parent.contains("Endpoint") || parent.contains("ResourceSlice"),
-        "hostname" => parent.contains("Endpoint"),
-        "value" => false,
-        _ => POINTER_TEXTS.contains(&name),
-    }
+/// Whether the field is a value of a map, not one that the type names.
+fn is_map_value(parent: &Node, name: &str, id: Id) -> bool {
+    parent.additional == Some(id) && !parent.properties.contains_key(name)
 }
 
-/// Fields that share their name with a plain one but are pointers in this type.
-fn behind_pointer(parent: &str, name: &str) -> bool {
-    match name {
-        "optional" | "unavailableReplicas" => {
-            parent.contains("KeySelector") || parent.contains("Source")
-        }
-        "count" => parent.contains("DeviceRequest"),
-        _ => false,
-    }
-}
-
-/// Fields of a built-in object that Go writes even where nobody gave them, and Kubernetes' defaults said in OpenAPI.
+/// Fields of a built-in object that Go writes even where nobody gave them, and Kubernetes' defaults
+/// said in OpenAPI.
 pub(super) fn complete(arena: &Arena, id: Id, value: &mut Value) {
     let node = arena.get(id);
     match value {

@@ -32,7 +32,8 @@ pub(super) fn custom_resource(inner: &Inner, new: &Value, old: Option<&Value>) -
     errors
 }
 
-/// Kubernetes: rules may rely on types, required fields and sizes, so they are not evaluated without these.
+/// Kubernetes: rules may rely on types, required fields and sizes, so they are not evaluated
+/// without these.
 fn blocks_rules(cause: Cause) -> bool {
     matches!(
         cause,

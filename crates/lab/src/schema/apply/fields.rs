@@ -1,6 +1,8 @@
-//! Sets of fields in the form of `fieldsV1`, which is also how they are kept: every operation works on the JSON.
+//! Sets of fields in the form of `fieldsV1`, which is also how they are kept: every operation works
+//! on the JSON.
 //!
-//! A node is a member of the set if it is empty or has the key `.`; other keys are path elements (`f:name`,
+//! A node is a member of the set if it is empty or has the key `.`; other keys are path elements
+//! (`f:name`,
 //! `k:{"name":"c"}`, `v:"x"`).
 
 use serde_json::{Map, Value};

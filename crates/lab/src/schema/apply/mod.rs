@@ -42,7 +42,8 @@ pub enum ApplyError {
     /// 409, reason `Conflict`: others own fields that the configuration sets to something else.
     #[error("{}", entries::explain(causes))]
     Conflicts {
-        /// `reason: FieldManagerConflict`, `message`, `field` of each, as in `details.causes` of the Status.
+        /// `reason: FieldManagerConflict`, `message`, `field` of each, as in `details.causes` of
+        /// the Status.
         causes: Vec<Value>,
     },
     /// 500 without a reason: the configuration does not fit the schema.
@@ -53,10 +54,10 @@ pub enum ApplyError {
     ManagedFields,
 }
 
-/// Applies `config` to `live`: the merged object with its new managedFields. A merged object equal to `live` (but for
-/// managedFields) means that nothing was applied; times stay as they are then. Defaults are the caller's to fill in
-/// afterwards. Fields the endpoint does not write (status at the object itself, all but status at `/status`) must have
-/// been taken out of `config` before.
+/// Applies `config` to `live`: the merged object with its new managedFields. A merged object equal
+/// to `live` (but for managedFields) means that nothing was applied; times stay as they are then.
+/// Defaults are the caller's to fill in afterwards. Fields the endpoint does not write (status at
+/// the object itself, all but status at `/status`) must have been taken out of `config` before.
 ///
 /// # Errors
 /// Conflicts without `force`, and a configuration that does not fit the schema.
@@ -181,11 +182,12 @@ fn drop_abandoned(place: Place, merged: Value, last: &fields::Node, entries: &[E
     without(&fields::intersection(&gone, &last))
 }
 
-/// Writes managedFields of an update (create, PUT or patch) into `new`: what changed since `old` belongs to the writer.
+/// Writes managedFields of an update (create, PUT or patch) into `new`: what changed since `old`
+/// belongs to the writer.
 ///
-/// Kubernetes: managedFields given in `new` count unless they cannot be read or the write goes to a subresource; an
-/// empty list forgets them all, and an object without any stays so until something is applied. Comes after defaulting
-/// and before admission, whose changes nobody owns.
+/// Kubernetes: managedFields given in `new` count unless they cannot be read or the write goes to a
+/// subresource; an empty list forgets them all, and an object without any stays so until something
+/// is applied. Comes after defaulting and before admission, whose changes nobody owns.
 pub fn track(schema: &Schema, old: Option<&Value>, new: &mut Value, ctx: &Writer) {
     let given =
         new.get_mut("metadata").and_then(|meta| meta.get_mut("managedFields")).map(Value::take);

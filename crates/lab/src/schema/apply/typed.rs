@@ -1,4 +1,5 @@
-//! Objects under a schema: what differs, what is set, what remains. The rules are those of Kubernetes' structured merge.
+//! Objects under a schema: what differs, what is set, what remains. The rules are those of
+//! Kubernetes' structured merge.
 
 use super::fields::{self, Node as Set};
 use crate::schema::node::{Arena, Id, List, Node, Type};
@@ -313,7 +314,8 @@ pub(super) fn merge(place: Place, old: Option<&Value>, new: Option<&Value>) -> V
     }
 }
 
-/// Elements of both keep the order of `new`; those of `old` alone stay where they were relative to the shared ones.
+/// Elements of both keep the order of `new`; those of `old` alone stay where they were relative to
+/// the shared ones.
 fn merge_lists(place: Place, kind: &List, old: &[Value], new: &[Value]) -> Option<Vec<Value>> {
     let before: Vec<String> =
         old.iter().map(|item| element_of(kind, item)).collect::<Option<_>>()?;

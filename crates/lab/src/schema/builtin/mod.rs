@@ -1,6 +1,7 @@
 //! What Kubernetes' own code adds to built-in kinds beyond their OpenAPI: defaults and validation.
 //!
-//! What depends on other objects (addresses of services, service accounts of pods) is admission and not done here.
+//! What depends on other objects (addresses of services, service accounts of pods) is admission and
+//! not done here.
 
 mod access;
 mod core;
@@ -12,7 +13,8 @@ mod workload;
 use super::error::FieldError;
 use serde_json::{Map, Value, json};
 
-/// Groups of built-in kinds; everything else is a custom resource, which its schema validates whole.
+/// Groups of built-in kinds; everything else is a custom resource, which its schema validates
+/// whole.
 const GROUPS: [&str; 14] = [
     "",
     "apps",
@@ -58,8 +60,8 @@ pub fn default(group: &str, kind: &str, object: &mut Value) {
     }
 }
 
-/// Everything Kubernetes' validation says of `new`; immutability is checked where `old` is given. Says nothing of
-/// custom resources.
+/// Everything Kubernetes' validation says of `new`; immutability is checked where `old` is given.
+/// Says nothing of custom resources.
 #[must_use]
 pub fn validate(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if !GROUPS.contains(&group) {

@@ -48,10 +48,12 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Applies a JSON patch. Kubernetes: `replace` of a missing key adds it, `test` for null passes where nothing is.
+/// Applies a JSON patch. Kubernetes: `replace` of a missing key adds it, `test` for null passes
+/// where nothing is.
 ///
 /// # Errors
-/// 400 for what is not a JSON patch, 413 for too many operations, 422 for one that does not fit the document.
+/// 400 for what is not a JSON patch, 413 for too many operations, 422 for one that does not fit the
+/// document.
 pub fn json(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Array(operations) = patch else {
         let kind = type_name(patch);
@@ -111,11 +113,12 @@ pub fn merge(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(doc)
 }
 
-/// Applies a strategic merge patch: lists merge by the keys the schema names, and the directives `$patch`,
-/// `$retainKeys`, `$deleteFromPrimitiveList` and `$setElementOrder` are obeyed.
+/// Applies a strategic merge patch: lists merge by the keys the schema names, and the directives
+/// `$patch`, `$retainKeys`, `$deleteFromPrimitiveList` and `$setElementOrder` are obeyed.
 ///
 /// # Errors
-/// 400 for a patch that is not an object, 500 for an element without its merge key or an unknown directive.
+/// 400 for a patch that is not an object, 500 for an element without its merge key or an unknown
+/// directive.
 pub fn strategic(schema: &Schema, doc: &Value, patch: &Value) -> Result<Value, PatchError> {
     let (Value::Object(patch), Value::Object(doc)) = (patch, doc) else {
         let kind = type_name(patch);

@@ -162,7 +162,8 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Elements that are commands: `$patch: delete` takes the element away, `$patch: replace` the whole list.
+/// Elements that are commands: `$patch: delete` takes the element away, `$patch: replace` the whole
+/// list.
 fn directives(
     mut old: Vec<Value>,
     new: Vec<Value>,
@@ -255,7 +256,8 @@ fn without_directives(value: Value) -> Value {
     }
 }
 
-/// Elements of `order` come in its order; the others keep their place relative to those they stood before.
+/// Elements of `order` come in its order; the others keep their place relative to those they stood
+/// before.
 fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: &str) -> Vec<Value> {
     let same =
         |a: &Value, b: &Value| if key.is_empty() { a == b } else { a.get(key) == b.get(key) };

@@ -1,8 +1,10 @@
 //! Patches against what a real server answered.
 
 use super::{json as json_patch, merge, strategic};
+use crate::schema::Schema;
 use crate::schema::builtin::{self, tests::schema};
-use serde_json::{Value, json};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 
 fn data() -> Value {
     serde_json::from_str(include_str!("../testdata/strategic.json")).expect("the test data is JSON")
@@ -107,4 +109,56 @@ fn merge_patches_remove_by_null() {
     let error = merge(&doc, &json!([])).expect_err("a list");
     let text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}";
     assert_eq!((error.code, error.message.as_str()), (400, text));
+}
+
+fn any_document() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        (0..9).prop_map(Value::from),
+        "[a-c]".prop_map(Value::from)
+    ];
+    let tree = leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[a-c~/]", inner, 0..3)
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
+        ]
+    });
+    prop::collection::btree_map("[a-c]", tree, 0..3)
+        .prop_map(|m| Value::Object(m.into_iter().collect()))
+}
+
+/// The merge patch that leads from one object to another.
+fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Value {
+    let mut patch: Map<String, Value> =
+        from.keys().map(|name| (name.clone(), Value::Null)).collect();
+    for (name, value) in to {
+        match (from.get(name), value) {
+            (Some(old), new) if old == new => {
+                patch.remove(name);
+            }
+            (Some(Value::Object(old)), Value::Object(new)) => {
+                patch.insert(name.clone(), difference(old, new));
+            }
+            (_, new) => {
+                patch.insert(name.clone(), new.clone());
+            }
+        }
+    }
+    Value::Object(patch)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_difference_applied_gives_the_other_document(from in any_document(), to in any_document()) {
+        let operations = serde_json::to_value(::json_patch::diff(&from, &to)).expect("a JSON patch");
+        prop_assert_eq!(json_patch(&from, &operations).expect("it fits"), to.clone());
+        let patch = difference(from.as_object().expect("an object"), to.as_object().expect("an object"));
+        prop_assert_eq!(merge(&from, &patch).expect("it fits"), to.clone());
+        // A schema that says nothing merges maps and replaces lists, as a merge patch does.
+        let blank = Schema::builtin(&json!({}), "");
+        prop_assert_eq!(strategic(&blank, &from, &patch).expect("it fits"), to);
+    }
 }
