@@ -38,12 +38,15 @@ pub struct MachineClass {
     pub provider: Option<String>,
     /// The Secret with `userData` and, unless `credentialsSecretRef` is given, the credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub secret_ref: Option<SecretReference>,
     /// The Secret with the credentials; its keys win over those of `secretRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub credentials_secret_ref: Option<SecretReference>,
     /// What a Node of this class has; the autoscaler reads it when there is no Node to look at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub node_template: Option<ClassNodeTemplate>,
 }
 

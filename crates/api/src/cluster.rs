@@ -24,9 +24,11 @@ use serde_json::Value;
 pub struct ClusterSpec {
     /// The addresses of pods and services.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub cluster_network: Option<ClusterNetwork>,
     /// What the cloud is told of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub provider_spec: Option<ClusterProviderSpec>,
 }
 
@@ -36,9 +38,11 @@ pub struct ClusterSpec {
 pub struct ClusterNetwork {
     /// The addresses of services.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub services: Option<CidrBlocks>,
     /// The addresses of pods.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub pods: Option<CidrBlocks>,
     /// The domain of services, such as `cluster.local`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,6 +70,7 @@ pub struct ClusterProviderSpec {
     pub value: Option<Value>,
     /// Where they are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub value_from: Option<ProviderSpecSource>,
 }
 

@@ -64,6 +64,7 @@ pub struct MachineDeploymentSpec {
     pub progress_deadline_seconds: u32,
     /// Go back to the template of a revision; Drover empties this when it did. Gardener's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub rollback_to: Option<RollbackTo>,
     /// How many Failed machines are kept for inspection. Accepted for Gardener's manifests; Drover
     /// preserves none yet.
@@ -90,13 +91,16 @@ pub struct Strategy {
     pub type_: StrategyType,
     /// The bounds of RollingUpdate. Default: maxSurge 1, maxUnavailable 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub rolling_update: Option<RollingUpdate>,
     /// The bounds of InPlaceUpdate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub in_place_update: Option<InPlaceUpdate>,
     /// Whether labels, annotations, taints, timeouts and the deletion policy change on running machines
-    /// instead of replacing them. Default: WhenPossible for a MachineClass, else Never.
+    /// instead of replacing them. Accepted; as yet any change of the template replaces the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub in_place: Option<InPlace>,
 }
 
@@ -247,8 +251,10 @@ pub struct FailedMachine {
     pub provider_id: Option<String>,
     /// What failed, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub last_operation: Option<LastOperation>,
     /// The object that owns the Machine.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub owner_ref: Option<OwnerReference>,
 }

@@ -52,6 +52,7 @@ pub struct MachineSpec {
     /// The MachineClass that describes the server. Gardener's way to say
     /// `providerSpec.valueFrom.machineClass`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub class: Option<ClassReference>,
     /// The server's identity in the cloud, as the Node carries it, such as `openstack:///3f1c..`.
     /// Set once, by Drover.
@@ -60,6 +61,7 @@ pub struct MachineSpec {
     pub provider_id: Option<String>,
     /// The Node's labels, annotations and taints in Gardener's form; `metadata` and `taints` win.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub node_template: Option<NodeTemplate>,
     /// How long making the server and joining may take, from the Machine's creation; then it is
     /// replaced. Default: the manager's join timeout, 2h.
@@ -94,6 +96,7 @@ pub struct MachineSpec {
     pub machine_preserve_timeout: Option<GoDuration>,
     /// Dynamic kubelet configuration, gone from Kubernetes since 1.24; refused when given.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub config_source: Option<ConfigSource>,
 }
 
@@ -128,6 +131,7 @@ pub struct ProviderSpec {
     pub value: Option<Value>,
     /// Where the description is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub value_from: Option<ProviderSpecSource>,
 }
 
@@ -137,6 +141,7 @@ pub struct ProviderSpec {
 pub struct ProviderSpecSource {
     /// A MachineClass of the same namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub machine_class: Option<MachineClassRef>,
 }
 

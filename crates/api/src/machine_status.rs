@@ -12,9 +12,11 @@ use std::collections::BTreeMap;
 pub struct MachineStatus {
     /// The Node that registered for this Machine; absent until it did, and when it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub node_ref: Option<ObjectReference>,
     /// Where the Machine is in its life. The autoscaler reads Failed together with `failureMessage`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub phase: Option<Phase>,
     /// What was seen, each with a reason: Ready, Configured, ServerReady, NodeJoined, and while the
     /// Machine is deleted Drained, VolumesDetached, ServerDeleted.
@@ -26,6 +28,7 @@ pub struct MachineStatus {
     pub addresses: Vec<MachineAddress>,
     /// The versions the Node reports.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub versions: Option<Versions>,
     /// The identity of the server in the cloud (Mirantis shows it here, too).
     #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
@@ -47,9 +50,11 @@ pub struct MachineStatus {
     pub failure_message: Option<String>,
     /// What was last done for the Machine, and how it went.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub last_operation: Option<LastOperation>,
     /// The phase in Gardener's form.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub current_status: Option<CurrentStatus>,
     /// When the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,9 +62,11 @@ pub struct MachineStatus {
     pub last_updated: Option<Time>,
     /// How the Machine will be deleted: what its description says, or the manager's default.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub deletion_policy: Option<DeletionPolicy>,
     /// What the provider keeps and shows of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub provider_status: Option<ProviderStatus>,
     /// The `metadata.generation` that was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,6 +185,7 @@ pub enum OperationState {
 pub struct CurrentStatus {
     /// As `status.phase`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub phase: Option<Phase>,
     /// Whether a timeout runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,6 +238,7 @@ pub struct ProviderStatus {
     pub memory: BTreeMap<String, String>,
     /// The server as the cloud last showed it (Mirantis).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub provider_instance_state: Option<ProviderState>,
     /// Mirantis: Provision, Deploy, Ready and so on.
     #[serde(skip_serializing_if = "Option::is_none")]

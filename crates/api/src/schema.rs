@@ -1,7 +1,7 @@
 //! Pieces of OpenAPI schemas that a Rust type cannot say.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The most labels or annotations of one object that a rule may walk over.
 const MAP_MAX: u32 = 128;
@@ -25,6 +25,16 @@ pub fn labels(_: &mut SchemaGenerator) -> Schema {
         "maxProperties": MAP_MAX,
         "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_MAX },
     })
+}
+
+/// Lets an optional field keep its own description, with its default, where the type has one, too.
+pub fn own_words(schema: &mut Schema) {
+    let Some(words) = schema.get("description").cloned() else { return };
+    for choice in schema.get_mut("anyOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(choice) = choice.as_object_mut().filter(|it| it.contains_key("description")) {
+            choice.insert("description".to_owned(), words.clone());
+        }
+    }
 }
 
 /// A point in time.

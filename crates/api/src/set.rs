@@ -42,6 +42,7 @@ pub struct MachineSetSpec {
     /// Which machine goes first when the set shrinks, among those that are equally well. Default:
     /// Random, which Drover decides by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub delete_policy: Option<DeletePolicy>,
     /// Which Machines belong to the set; must match the template's labels.
     pub selector: Selector,
@@ -49,6 +50,7 @@ pub struct MachineSetSpec {
     pub template: MachineTemplate,
     /// Accepted for Gardener's manifests; the template's class counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub machine_class: Option<ClassReference>,
     /// How many Failed machines are kept for inspection. Accepted for Gardener's manifests; Drover
     /// preserves none yet.
@@ -110,6 +112,7 @@ pub struct MachineSetStatus {
     pub error_message: Option<String>,
     /// What was last done for the set.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
     pub last_operation: Option<LastOperation>,
     /// The machines that failed, the first few by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
