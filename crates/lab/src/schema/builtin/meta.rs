@@ -259,14 +259,20 @@ fn finalizers(meta: &Value, errors: &mut Vec<FieldError>) {
     {
         let name = value.as_str().unwrap_or_default();
         let path = format!("metadata.finalizers[{i}]");
-        let wrong = qualified(name);
-        if !wrong.is_empty() {
-            errors.extend(wrong.iter().map(|why| FieldError::invalid(&path, value, why)));
-        } else if !name.contains('/')
-            && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes")
-        {
+        errors.extend(qualified(name).iter().map(|why| FieldError::invalid(&path, value, why)));
+    }
+}
+
+/// Built-in kinds take no plain finalizers but Kubernetes' own; custom kinds do (Kubernetes:
+/// `ValidateKubeFinalizerName` is asked for built-in kinds alone).
+pub(super) fn standard_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+    let names = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    for (i, value) in names.into_iter().flatten().enumerate() {
+        let name = value.as_str().unwrap_or_default();
+        let is_standard = matches!(name, "orphan" | "foregroundDeletion" | "kubernetes");
+        if qualified(name).is_empty() && !name.contains('/') && !is_standard {
             let what = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(&path, value, what));
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), value, what));
         }
     }
 }

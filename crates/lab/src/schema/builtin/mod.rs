@@ -74,6 +74,7 @@ pub fn validate(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Ve
         _ => &meta::subdomain,
     };
     let mut errors = meta::validate(new, old, rule);
+    meta::standard_finalizers(new, &mut errors);
     match (group, kind) {
         ("", "Pod") => pod::validate(new, old, &mut errors),
         ("", "Service") => core::validate_service(new, old, &mut errors),
