@@ -1,0 +1,175 @@
+//! A machine's life when nothing goes wrong, and what is refused.
+
+use crate::world::{self, GROUP, World, order, parameters, with};
+use drover_provider::{Error, Memory, Provider, State, conformance::Subject};
+use serde_json::json;
+
+/// What Neutron and the ledger hold of ours.
+fn counts(world: &World) -> (usize, usize, usize, usize) {
+    let books = world.ledger();
+    (books.servers.len(), books.ports.len(), books.floating_ips.len(), books.volumes.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_port_and_floating_ip_comes_and_goes_in_few_calls() {
+    let world = World::new();
+    let provider = world.provider();
+    let order = order(1, parameters());
+    let mut memory = Memory::default();
+    let made = world::create(&provider, &order, &mut memory).await.unwrap();
+
+    assert_eq!(made.state, State::Running);
+    assert_eq!(made.zone.as_deref(), Some("dbl1"));
+    let external: Vec<bool> = made.addresses.iter().map(|it| it.external).collect();
+    assert_eq!(external, [false, true]);
+    let books = world.ledger();
+    let server = &books.servers[0];
+    assert_eq!(made.provider_id, format!("openstack:///{}", server.id));
+    let uid = &order.claim.owner.machine;
+    let tag = format!("drover.machine.{uid}");
+    assert_eq!(server.metadata["drover-machine"], *uid);
+    assert_eq!(server.metadata["pool"], "nodes");
+    for tags in [&server.tags, &books.ports[0].tags, &books.floating_ips[0].tags] {
+        assert!(tags.contains(&tag) && tags.contains(&"kube".to_owned()), "{tags:?}");
+    }
+    assert_eq!(books.ports[0].owner.as_ref(), Some(&server.id));
+    assert_eq!(books.count("compute POST /servers"), 1);
+    assert_eq!(books.count("network POST"), 2);
+    assert_eq!(books.count("network PUT"), 2);
+
+    world::delete(&provider, &order.claim, &memory).await.unwrap();
+    assert!(world.ledger().is_empty());
+    assert_eq!(provider.look(&order.claim).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_machines_share_look_ups_logins_and_polls() {
+    let world = World::new();
+    let provider = world.provider();
+    let one = |number| {
+        let provider = &provider;
+        async move {
+            let order = order(number, parameters());
+            let mut memory = Memory::default();
+            world::create(provider, &order, &mut memory).await.unwrap();
+            (order, memory)
+        }
+    };
+    let made = futures::future::join_all((0..50).map(one)).await;
+    let books = world.ledger();
+    assert_eq!(books.servers.len(), 50);
+    assert_eq!(books.count("identity POST /auth/tokens"), 1);
+    assert_eq!(books.count("image GET"), 1);
+    assert_eq!(books.count("compute GET /flavors/detail"), 1);
+    let polls = books.count("compute GET /servers/detail");
+    assert!(polls < 25, "{polls} polls for fifty machines");
+    assert_eq!(books.count("compute GET /servers/{id}"), 0);
+    let deletions =
+        made.iter().map(|(order, memory)| world::delete(&provider, &order.claim, memory));
+    for outcome in futures::future::join_all(deletions).await {
+        outcome.unwrap();
+    }
+    assert!(world.ledger().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn boot_from_an_own_volume_with_another_beside_it() {
+    let world = World::new();
+    let provider = world.provider();
+    let volumes = with(parameters(), "rootVolume", json!({"sizeGiB": 10}));
+    let volumes = with(volumes, "flavor", json!("kaas.small"));
+    let volumes = with(volumes, "additionalVolumes", json!([{"name": "data", "sizeGiB": 5}]));
+    let order = order(1, volumes);
+    let mut memory = Memory::default();
+    world::create(&provider, &order, &mut memory).await.unwrap();
+    let books = world.ledger();
+    let server = Some(&books.servers[0].id);
+    let mut names: Vec<&str> = books.volumes.iter().map(|it| it.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["nodes-1-data", "nodes-1-root"]);
+    assert!(books.volumes.iter().all(|it| it.owner.as_ref() == server), "{:?}", books.volumes);
+    world::delete(&provider, &order.claim, &memory).await.unwrap();
+    assert!(world.ledger().is_empty(), "{:?}", world.ledger());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_port_security_and_with_two_networks_on_one_subnet() {
+    let world = World::new();
+    let provider = world.provider();
+    let nics = json!([{"network": GROUP}, {"network": GROUP}]);
+    let order = order(1, with(with(parameters(), "networks", nics), "portSecurity", json!(false)));
+    let mut memory = Memory::default();
+    let made = world::create(&provider, &order, &mut memory).await.unwrap();
+    assert_eq!(made.addresses.iter().filter(|it| !it.external).count(), 2);
+    assert_eq!(world.ledger().ports.len(), 2);
+    world::delete(&provider, &order.claim, &memory).await.unwrap();
+    assert!(world.ledger().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_conformance_suite_passes() {
+    let world = World::new();
+    let subject = Subject {
+        provider: &|| world.provider(),
+        parameters: parameters(),
+        credentials: world.credentials.clone(),
+        sleep: &|wait| Box::pin(tokio::time::sleep(wait)),
+    };
+    subject.run().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_made_stays() {
+    let world = World::new();
+    let provider = world.provider();
+    let mine = order(1, parameters());
+    let mut foreign = order(1, parameters());
+    foreign.claim.owner.cluster = "3f6d5b1c-0000-4000-8000-0000000000ff".into();
+    let neighbour = order(2, parameters());
+    let (mut memory, mut theirs, mut next) = Default::default();
+    world::create(&provider, &mine, &mut memory).await.unwrap();
+    world::create(&provider, &foreign, &mut theirs).await.unwrap();
+    world::create(&provider, &neighbour, &mut next).await.unwrap();
+    assert_eq!(counts(&world), (3, 3, 3, 0));
+    world::delete(&provider, &mine.claim, &memory).await.unwrap();
+    assert_eq!(counts(&world), (2, 2, 2, 0));
+    assert!(provider.look(&foreign.claim).await.unwrap().is_some());
+    let held = provider.holdings(&world.credentials, world::CLUSTER).await.unwrap();
+    let kinds: Vec<&str> = held.iter().map(|it| it.kind.as_str()).collect();
+    assert_eq!(kinds, ["floatingip", "port", "server"]);
+    assert!(held.iter().all(|it| it.owner.machine == neighbour.claim.owner.machine));
+}
+
+#[tokio::test(start_paused = true)]
+async fn references_that_lead_nowhere_are_named_before_anything_is_made() {
+    let world = World::new();
+    let provider = world.provider();
+    let cases = [
+        ("image", json!("nope"), "image: the cloud has no image named \"nope\""),
+        ("flavor", json!("m9"), "flavor: the cloud has no flavor named \"m9\""),
+        ("networks", json!([{"network": "n"}]), "networks.network: the cloud has no network"),
+        ("securityGroups", json!(["g"]), "securityGroups: the cloud has no security group"),
+        ("floatingIpPool", json!(GROUP), "floatingIpPool: the cloud has no external network"),
+        ("serverGroup", json!("x"), "serverGroup: the cloud has no server group"),
+        ("region", json!("mars"), "mars"),
+    ];
+    for (field, value, expected) in cases {
+        let order = order(1, with(parameters(), field, value));
+        let error = provider.create(&order, &Memory::default()).await.unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{field}: {error}");
+        assert!(error.to_string().contains(expected), "{field}: {error}");
+    }
+    assert!(world.ledger().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_description_means_nothing_any_more_is_deleted_all_the_same() {
+    let world = World::new();
+    let provider = world.provider();
+    let mut order = order(1, parameters());
+    let mut memory = Memory::default();
+    world::create(&provider, &order, &mut memory).await.unwrap();
+    order.claim.parameters = json!({"image": "long gone", "regionn": 1});
+    world::delete(&provider, &order.claim, &Memory::default()).await.unwrap();
+    assert!(world.ledger().is_empty());
+}

@@ -1,0 +1,6 @@
+//! The provider against a simulated OpenStack in process, on a paused clock.
+
+mod crash;
+mod faults;
+mod life;
+mod world;
