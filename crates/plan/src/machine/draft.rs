@@ -313,6 +313,12 @@ impl<'a> Draft<'a> {
     }
 
     pub fn done(mut self) -> Plan {
+        if !self.spec.is_empty() {
+            // Kubernetes: a change of the spec is the next generation. The patch is fenced, so this is
+            // the one that it makes, and no second write has to say so.
+            let generation = self.seen.machine.metadata.generation;
+            self.status.observed_generation = generation.map(|generation| generation + 1);
+        }
         let past = self.seen.machine.status.clone().unwrap_or_default();
         if self.is_silent {
             self.status = past;

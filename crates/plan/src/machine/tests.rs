@@ -306,6 +306,8 @@ fn a_made_server_gets_its_id_and_is_awaited() {
     assert_eq!(addresses, ["10.0.0.5", "203.0.113.5"]);
     assert_eq!(world.condition("ServerReady"), "True(ServerRunning)");
     assert_eq!(world.condition("NodeJoined"), "False(NodeAwaited)");
+    world.machine.metadata.generation = Some(2);
+    assert_eq!(world.pass().status, plan.status, "the patch costs no second status");
     world.now = 60;
     assert_eq!(steps(&world.pass()), ["look"]);
     world.answer(Question::Look, Answer::Seen(Some(server())));
