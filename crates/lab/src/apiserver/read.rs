@@ -137,7 +137,6 @@ fn known_fields(kind: &Kind, fields: &FieldSelector) -> Result<(), Status> {
     for term in &fields.terms {
         let field = term.field.as_str();
         if field == "metadata.name"
-            || (field == "metadata.namespace" && kind.namespaced)
             || field == "metadata.namespace"
             || kind.selectable.iter().any(|known| known == field)
         {

@@ -51,6 +51,7 @@ where
         let Self { server, peer } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
+            let head = parts.method == Method::HEAD;
             let bytes = match Limited::new(body, BODY_SIZE).collect().await {
                 Ok(whole) => Ok(whole.to_bytes()),
                 Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
@@ -60,7 +61,11 @@ where
                 Ok(bytes) => respond(&server, &peer, &parts, bytes).await,
                 Err(status) => Err(status),
             };
-            Ok(answered.unwrap_or_else(|status| render::refusal(&status)))
+            let mut answer = answered.unwrap_or_else(|status| render::refusal(&status));
+            if head {
+                *answer.body_mut() = render::whole("");
+            }
+            Ok(answer)
         })
     }
 }
@@ -115,8 +120,8 @@ async fn respond(
 fn asked_name(target: &Target, verb: Option<Verb>, query: &Query) -> String {
     if target.name.is_empty() && matches!(verb, Some(Verb::List | Verb::Watch)) {
         let fields = query.text("fieldSelector").split(',');
-        let named = fields.filter_map(|term| term.strip_prefix("metadata.name="));
-        return named.last().unwrap_or_default().trim_start_matches('=').to_owned();
+        let mut named = fields.filter_map(|term| term.strip_prefix("metadata.name="));
+        return named.next_back().unwrap_or_default().trim_start_matches('=').to_owned();
     }
     target.name.clone()
 }
