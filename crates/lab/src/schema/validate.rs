@@ -337,7 +337,11 @@ fn lists(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<F
         Value::Object(fields) => {
             for (name, value) in fields {
                 let child = node.properties.get(name).map(|f| f.node).or(node.additional);
-                if let Some(child) = child.filter(|child| arena.get(*child).kind != Type::String) {
+                // Kubernetes: the lists of an object's own metadata are not looked at.
+                let own = path.is_empty() && name == "metadata";
+                if let Some(child) =
+                    child.filter(|child| !own && arena.get(*child).kind != Type::String)
+                {
                     let before = old.and_then(|old| old.get(name));
                     lists(arena, child, (value, before), &join(path, name), errors);
                 }
