@@ -80,6 +80,8 @@ pub struct Attributes<'a> {
     pub name: &'a str,
     /// Of a request that is not for a resource, as `/healthz`.
     pub path: &'a str,
+    /// Of a list or watch, as the query has it; `None` where nobody knows.
+    pub field_selector: Option<&'a str>,
 }
 
 /// Whether the user may do this; 403 in Kubernetes' words if not.

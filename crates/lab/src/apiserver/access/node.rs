@@ -3,6 +3,7 @@
 use super::rbac::{Decision, Rule, text};
 use super::{Attributes, User};
 use crate::apiserver::{ApiServer, Key, ResourceId, Status};
+use crate::schema::selector::{FieldSelector, FieldTerm};
 use serde_json::Value;
 
 /// The group of kubelets.
@@ -104,9 +105,14 @@ fn node_itself(node: &str, ask: &Attributes<'_>) -> Decision {
 }
 
 fn pods(server: &ApiServer, node: &str, ask: &Attributes<'_>) -> Decision {
-    // Kubernetes before 1.32: a list of pods is not bound to a field selector.
     if ask.name.is_empty() {
-        return YES;
+        let own =
+            |term: &FieldTerm| term.field == "spec.nodeName" && !term.not && term.value == node;
+        let selects = |text| FieldSelector::parse(text).is_ok_and(|all| all.terms.iter().any(own));
+        if ask.field_selector.is_none_or(selects) {
+            return YES;
+        }
+        return no("can only list/watch pods with spec.nodeName field selector");
     }
     let key = Key::new("", "pods", ask.namespace, ask.name);
     related(node, server.store().get(&key).is_some_and(|pod| pod["spec"]["nodeName"] == node))

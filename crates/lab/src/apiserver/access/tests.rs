@@ -236,7 +236,15 @@ async fn a_node_reads_what_its_pods_need() {
     assert_eq!(refusal_of(&server, &node, &list("nodes")), text);
     let own = Attributes { name: "n1", ..list("nodes") };
     assert_eq!(refusal_of(&server, &node, &own), "allowed");
-    assert_eq!(refusal_of(&server, &node, &list("pods")), "allowed");
+    let own = Attributes { field_selector: Some("spec.nodeName=n1"), ..list("pods") };
+    assert_eq!(refusal_of(&server, &node, &own), "allowed");
+    for other in ["", "spec.nodeName=n2", "spec.nodeName!=n1"] {
+        let all = Attributes { field_selector: Some(other), ..list("pods") };
+        assert!(
+            refusal_of(&server, &node, &all)
+                .ends_with("can only list/watch pods with spec.nodeName field selector")
+        );
+    }
     let other = Attributes { verb: "get", name: "p2", namespace: "default", ..list("pods") };
     assert!(refusal_of(&server, &node, &other).ends_with("node 'n1' and this object"));
     let nameless = User::new("not-a-node", &["system:nodes"]);
