@@ -21,11 +21,10 @@ pub fn from_environment(
 ) -> Result<Option<Credentials>, Error> {
     let wanted = cloud.map(str::to_owned).or_else(|| environment("OS_CLOUD"));
     let wanted = wanted.filter(|name| !name.is_empty());
-    let from_variables = || variables(environment);
-    if wanted.is_none() {
-        if let Some(found) = from_variables() {
-            return Ok(Some(found));
-        }
+    if wanted.is_none()
+        && let Some(found) = variables(environment)
+    {
+        return Ok(Some(found));
     }
     let Some(path) = search(environment, "OS_CLIENT_CONFIG_FILE", "clouds") else {
         return match wanted {

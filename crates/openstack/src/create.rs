@@ -138,11 +138,11 @@ impl Creation<'_> {
         };
         self.recall.port = ports.first().cloned();
         let volumes = self.volumes(&resolved, not_after).await?;
-        if let Some(root) = volumes.get(marks::ROOT) {
-            if let Some(status) = self.not_yet_available(root).await? {
-                let waits_for = format!("volume {root} to be available, it is {status}");
-                return Ok(self.waiting(waits_for, BUILD_POLL));
-            }
+        if let Some(root) = volumes.get(marks::ROOT)
+            && let Some(status) = self.not_yet_available(root).await?
+        {
+            let waits_for = format!("volume {root} to be available, it is {status}");
+            return Ok(self.waiting(waits_for, BUILD_POLL));
         }
         let body = self.server_body(&resolved, &ports, volumes.get(marks::ROOT));
         let call = Call::new(Service::Compute, Method::POST, "/servers");

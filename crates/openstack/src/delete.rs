@@ -50,10 +50,10 @@ impl Deletion<'_> {
         if self.may_have_floating_ip() && self.floating_ips().await? {
             self.floating_ips().await?;
         }
-        if self.may_have_volumes() {
-            if let Some(waiting) = self.volumes().await? {
-                return Ok(waiting);
-            }
+        if self.may_have_volumes()
+            && let Some(waiting) = self.volumes().await?
+        {
+            return Ok(waiting);
         }
         self.deeds.forget(&self.machine);
         Ok(Deleted::Gone)

@@ -14,18 +14,18 @@ pub async fn finish(
     creation: &mut Creation<'_>,
     server: &Server,
 ) -> Result<Option<Created>, Error> {
-    if let Some(pool) = creation.parameters.floating_ip_pool.clone() {
-        if creation.recall.floating_address.is_none() {
-            let Some(port) = port(creation, server).await? else {
-                return Err(Error::ServerFailed(format!(
-                    "server {} has lost its port, there is nothing for a floating IP to lead to",
-                    server.id
-                )));
-            };
-            let address = floating_ip(creation, &pool, &port).await?;
-            creation.recall.floating_address = Some(address);
-            creation.recall.port = Some(port);
-        }
+    if let Some(pool) = creation.parameters.floating_ip_pool.clone()
+        && creation.recall.floating_address.is_none()
+    {
+        let Some(port) = port(creation, server).await? else {
+            return Err(Error::ServerFailed(format!(
+                "server {} has lost its port, there is nothing for a floating IP to lead to",
+                server.id
+            )));
+        };
+        let address = floating_ip(creation, &pool, &port).await?;
+        creation.recall.floating_address = Some(address);
+        creation.recall.port = Some(port);
     }
     volumes(creation, server).await
 }

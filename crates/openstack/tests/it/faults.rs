@@ -154,8 +154,7 @@ async fn a_quota_is_waited_for_and_then_met() {
     };
     assert!(matches!(error, Error::QuotaExceeded(_)), "{error}");
     assert!(error.to_string().contains("Quota exceeded for instances"), "{error}");
-    let mut quotas = drover_lab::cloud::Quotas::default();
-    quotas.instances = 1;
+    let quotas = drover_lab::cloud::Quotas { instances: 1, ..Default::default() };
     world.cloud.set_quotas(quotas);
     world::create(&provider, &order, &mut memory).await.unwrap();
     assert_eq!(world.ledger().ports.len(), 1, "the port of the first attempt is used");
