@@ -97,8 +97,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
         Arc::new(daemonset::DaemonSets::default()),
         Arc::new(scheduler::Scheduler::new(binder)),
     ];
-    let all: Vec<Worker> =
-        controllers.into_iter().map(|one| (one, Arc::default())).collect();
+    let all: Vec<Worker> = controllers.into_iter().map(|one| (one, Arc::default())).collect();
     // Set before the first watch begins: no change goes by unheard.
     ears.set(all.clone());
     for (group, version, plural, kind, namespaced) in BUILT_IN {
