@@ -1,11 +1,15 @@
 //! CustomResourceDefinitions: what they must look like, and how kinds come and go with them.
 
+mod check;
+
+pub(super) use check::mistakes;
+
 use super::delete::{self, DeleteOptions};
 use super::registry::{Behaviour, Generation, Kind, Scale, Subresource};
 use super::request::Request;
 use super::store::{Key, ResourceId};
 use super::{ApiServer, table};
-use crate::schema::{FieldError, Schema};
+use crate::schema::Schema;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -80,85 +84,6 @@ fn defaults(crd: &mut Value) {
 fn stored_version(crd: &Value) -> Option<&str> {
     let versions = crd["spec"]["versions"].as_array()?;
     versions.iter().rev().find(|version| version["storage"] == true)?["name"].as_str()
-}
-
-/// What is wrong with a definition, its schemas included.
-pub(super) fn mistakes(kind: &Kind, crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    if kind.storage != storage() {
-        return Vec::new();
-    }
-    let mut errors = if old.is_none() { names(crd) } else { Vec::new() };
-    if let Some(old) = old {
-        for field in ["group", "scope"] {
-            if crd["spec"][field] != old["spec"][field] {
-                let value = &crd["spec"][field];
-                errors.push(FieldError::invalid(
-                    format!("spec.{field}"),
-                    value,
-                    "field is immutable",
-                ));
-            }
-        }
-    }
-    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let stored = versions.iter().filter(|version| version["storage"] == true).count();
-    if stored != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", &crd["spec"]["versions"], why));
-    }
-    if versions.is_empty() {
-        let why = "must have at least one stored version";
-        errors.push(FieldError::invalid("status.storedVersions", &Value::Null, why));
-    }
-    for (at, version) in versions.iter().enumerate() {
-        errors.extend(schema_mistakes(versions.len(), at, version));
-    }
-    errors
-}
-
-fn names(crd: &Value) -> Vec<FieldError> {
-    let spec = &crd["spec"];
-    let mut errors = Vec::new();
-    let name = text(&crd["metadata"], "name");
-    if name != format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group")) {
-        let why = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(FieldError::invalid("metadata.name", &json!(name), why));
-    }
-    let group = text(spec, "group");
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|home| group == *home || group.ends_with(&format!(".{home}")));
-    let approval = "api-approved.kubernetes.io";
-    if protected && text(&crd["metadata"]["annotations"], approval).is_empty() {
-        let field = format!("metadata.annotations[{approval}]");
-        let why = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
-        errors.push(FieldError::required(field, why));
-    }
-    if !matches!(text(spec, "scope"), "Cluster" | "Namespaced") {
-        let known = ["Cluster", "Namespaced"];
-        errors.push(FieldError::unsupported("spec.scope", &spec["scope"], &known));
-    }
-    errors
-}
-
-fn schema_mistakes(count: usize, at: usize, version: &Value) -> Vec<FieldError> {
-    // Kubernetes moves the schema of a single version to a field of the whole before it looks at it.
-    let home = if count == 1 {
-        "spec.validation.openAPIV3Schema".to_owned()
-    } else {
-        format!("spec.versions[{at}].schema.openAPIV3Schema")
-    };
-    let schema = &version["schema"]["openAPIV3Schema"];
-    if !schema.is_object() {
-        let field = format!("spec.versions[{at}].schema.openAPIV3Schema");
-        return vec![FieldError::required(field, "")];
-    }
-    let Err(mut errors) = Schema::from_crd(schema) else { return Vec::new() };
-    for error in &mut errors {
-        let dot = if error.field.is_empty() || error.field.starts_with('[') { "" } else { "." };
-        error.field = format!("{home}{dot}{}", error.field);
-    }
-    errors
 }
 
 /// Marks a definition whose objects must go first.

@@ -34,8 +34,10 @@ pub(super) fn from_storage(kind: &Kind, object: &Value) -> Value {
     let mut object = object.clone();
     if kind.custom {
         object["apiVersion"] = kind.api_version().into();
-        // Kubernetes: a default that came into the schema later shows on read.
-        kind.schema.default(&mut object);
+        if kind.revision > 1 {
+            // Kubernetes: a default that came into the schema later shows on read.
+            kind.schema.default(&mut object);
+        }
     }
     object
 }
@@ -43,7 +45,8 @@ pub(super) fn from_storage(kind: &Kind, object: &Value) -> Value {
 /// Whether `from_storage` would change nothing, so that the stored JSON can be sent as it is.
 #[must_use]
 pub(super) fn is_stored_form(kind: &Kind) -> bool {
-    kind.group != "events.k8s.io" && (!kind.custom || kind.api_version() == kind.storage_version)
+    let as_it_was = || kind.api_version() == kind.storage_version && kind.revision <= 1;
+    kind.group != "events.k8s.io" && (!kind.custom || as_it_was())
 }
 
 /// Completes a new object, and refuses what depends on other objects.

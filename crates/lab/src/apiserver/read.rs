@@ -171,10 +171,14 @@ fn stored_fields(kind: &Kind, fields: &mut FieldSelector) {
 
 /// Answers GET of one object; `status` shows the whole object.
 pub(super) fn get(server: &ApiServer, request: &Request) -> Result<Answer, Status> {
+    Ok(Answer::ok(prepare::from_storage(&request.kind, &entry(server, request)?.object)))
+}
+
+/// The object a GET asks for, as it is kept.
+pub(super) fn entry(server: &ApiServer, request: &Request) -> Result<Arc<Entry>, Status> {
     revision(request.query.text("resourceVersion"))
         .map_err(|why| Status::new(500, "", format!("resourceVersion: {why}")))?;
-    let object = server.store().get(&request.key()).ok_or_else(|| request.not_found())?;
-    Ok(Answer::ok(prepare::from_storage(&request.kind, &object)))
+    server.store().entry(&request.key()).ok_or_else(|| request.not_found())
 }
 
 /// A resourceVersion as a number; 0 for none.

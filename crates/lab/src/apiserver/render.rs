@@ -4,6 +4,7 @@ use super::media::{Accept, Encoding, Shape};
 use super::read::{self, Page};
 use super::request::Request;
 use super::status::NO_SUCH_PATH;
+use super::store::Entry;
 use super::{Answer, ApiServer, Body, Status, prepare, table};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -70,6 +71,20 @@ fn written(code: u16, accept: Accept, pretty: bool, value: &Value) -> Response<B
 
 fn pretty(request: &Request) -> bool {
     request.query.flag("pretty")
+}
+
+/// Whether a GET is answered with the stored JSON as it is.
+pub(super) fn is_plain(request: &Request) -> bool {
+    request.accept == Accept::PLAIN
+        && matches!(request.subresource.as_str(), "" | "status")
+        && request.kind.warning.is_none()
+        && !pretty(request)
+        && prepare::is_stored_form(&request.kind)
+}
+
+/// An object as it is kept.
+pub(super) fn entry(entry: &Entry) -> Response<Body> {
+    response(200, "application/json", whole(entry.json()))
 }
 
 /// An answer in the form the client accepts.

@@ -98,6 +98,7 @@ async fn respond(
         subresource: &target.subresource,
         namespace: &target.namespace,
         name: &asked,
+        field_selector: query.get("fieldSelector"),
         ..Attributes::default()
     };
     access::authorize(server, &user, &ask)?;
@@ -108,6 +109,10 @@ async fn respond(
     match request.verb {
         Verb::Watch => Ok(render::stream(watch::start(server, &request)?)),
         Verb::List => list(server, &request).await,
+        Verb::Get if render::is_plain(&request) => {
+            ready(server, &request).await?;
+            Ok(render::entry(&read::entry(server, &request)?))
+        }
         _ => {
             ready(server, &request).await?;
             let answer = decide(server, &user, &request)?;

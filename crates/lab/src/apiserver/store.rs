@@ -351,3 +351,78 @@ fn within(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn key(namespace: &str, name: &str) -> Key {
+        Key::new("", "configmaps", namespace, name)
+    }
+
+    fn object(name: &str) -> Value {
+        json!({"metadata": {"name": name}})
+    }
+
+    fn names(entries: &[(String, Arc<Entry>)]) -> Vec<&str> {
+        entries.iter().map(|(path, _)| path.as_str()).collect()
+    }
+
+    #[test]
+    fn a_write_needs_the_revision_it_was_made_from() {
+        let store = Store::new(10);
+        let first = store.create(&key("a", "x"), object("x")).expect("new");
+        assert_eq!(store.create(&key("a", "x"), object("x")).err(), Some(StoreError::Exists));
+        let second =
+            store.replace(&key("a", "x"), object("x"), Some(first.revision)).expect("fresh");
+        assert!(second.revision > first.revision);
+        let stale = store.replace(&key("a", "x"), object("x"), Some(first.revision));
+        assert_eq!(stale.err(), Some(StoreError::Conflict(second.revision)));
+        let missing = store.remove(&key("a", "y"), None);
+        assert_eq!(missing.err(), Some(StoreError::Missing));
+    }
+
+    #[test]
+    fn a_namespace_is_listed_without_its_neighbours() {
+        let store = Store::new(10);
+        for namespace in ["a", "a-b", "b"] {
+            store.create(&key(namespace, "x"), object("x")).expect("new");
+        }
+        let resource = ResourceId::new("", "configmaps");
+        assert_eq!(names(&store.entries(&resource, Some("a")).1), ["a/x"]);
+        assert_eq!(store.entries(&resource, None).1.len(), 3);
+    }
+
+    #[test]
+    fn the_past_can_be_listed_until_it_is_forgotten() {
+        let store = Store::new(2);
+        let resource = ResourceId::new("", "configmaps");
+        let first = store.create(&key("a", "x"), object("x")).expect("new").revision;
+        store.create(&key("a", "y"), object("y")).expect("new");
+        store.remove(&key("a", "x"), None).expect("there");
+        assert_eq!(names(&store.entries(&resource, None).1), ["a/y"]);
+        let then = store.entries_at(&resource, None, first).expect("still known");
+        assert_eq!(names(&then), ["a/x"]);
+        store.create(&key("a", "z"), object("z")).expect("new");
+        assert!(store.entries_at(&resource, None, first).is_err());
+    }
+
+    #[test]
+    fn a_watcher_that_is_too_far_behind_is_told_so() {
+        let store = Store::new(2);
+        let resource = ResourceId::new("", "configmaps");
+        let first = store.create(&key("a", "0"), object("0")).expect("new").revision;
+        let Past::Changes(none) = store.past(&resource, first) else {
+            panic!("nothing is forgotten")
+        };
+        assert!(none.is_empty());
+        for name in ["1", "2"] {
+            store.create(&key("a", name), object(name)).expect("new");
+        }
+        let Past::Changes(two) = store.past(&resource, first) else { panic!("both are known") };
+        assert_eq!(two.iter().map(|change| &*change.path).collect::<Vec<_>>(), ["a/1", "a/2"]);
+        store.create(&key("a", "3"), object("3")).expect("new");
+        assert!(matches!(store.past(&resource, first), Past::Gone(oldest) if oldest > first));
+    }
+}
