@@ -1,0 +1,353 @@
+//! A world in process with Drover at work in it, and the questions its users ask of it.
+
+use crate::faults::{Life, Wire};
+use anyhow::{Context, bail};
+use drover_api::{Machine, MachineDeployment};
+use drover_controllers::clock::Clock;
+use drover_controllers::manager::{Manager, Settings};
+use drover_controllers::rbac;
+use drover_lab::apiserver::access::User;
+use drover_lab::apiserver::{Peer, Service};
+use drover_lab::cloud::Ledger;
+use drover_lab::world::{Config, World};
+use drover_openstack::{OpenStack, Setup, transport};
+use drover_plan::bootstrap::{Downloads, KubeletSettings};
+use drover_plan::machine::Cluster;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The manifest of the documentation.
+pub const EXAMPLE: &str = include_str!("../../../examples/metakube/machinedeployment.yaml");
+/// Where the example lives.
+pub const NAMESPACE: &str = "kube-system";
+/// The mark of this cluster in the cloud.
+const CLUSTER: &str = "sim";
+/// How often a wait looks, in the time of the world.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A world with our kinds and rights installed, and nobody at work yet.
+pub struct Stage {
+    pub world: World,
+    pub admin: Client,
+}
+
+/// A manager at work.
+pub struct Working {
+    pub stop: CancellationToken,
+    pub task: JoinHandle<bool>,
+}
+
+/// The wires of one manager.
+pub struct Wires {
+    pub kubernetes: Wire<Service>,
+    pub openstack: Wire<axum::Router>,
+}
+
+impl Stage {
+    /// A world of this configuration.
+    ///
+    /// # Errors
+    /// When the world or the installation is refused.
+    pub async fn of(config: Config) -> anyhow::Result<Self> {
+        let world = World::start(config).await?;
+        let admin = Client::new(
+            world.api().service(Peer::User(User::new("admin", &["system:masters"]))),
+            NAMESPACE,
+        );
+        let stage = Self { world, admin };
+        for crd in drover_api::crds() {
+            stage.create(&serde_json::to_value(&crd)?).await?;
+        }
+        for object in rbac::objects(&[]) {
+            stage.create(&object).await?;
+        }
+        Ok(stage)
+    }
+
+    /// A world without sockets.
+    ///
+    /// # Errors
+    /// When the world or the installation is refused.
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::of(Config::in_process()).await
+    }
+
+    /// Creates any object as an administrator.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub async fn create(&self, object: &Value) -> Result<DynamicObject, kube::Error> {
+        let typed: DynamicObject =
+            serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+        self.api(object).create(&PostParams::default(), &typed).await
+    }
+
+    /// The place where an object of this kind and namespace lives.
+    #[must_use]
+    pub fn api(&self, object: &Value) -> Api<DynamicObject> {
+        let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) =
+            text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
+        let gvk = GroupVersionKind::gvk(group, version, text("/kind"));
+        let resource = ApiResource::from_gvk(&gvk);
+        match text("/metadata/namespace") {
+            "" => Api::all_with(self.admin.clone(), &resource),
+            namespace => Api::namespaced_with(self.admin.clone(), namespace, &resource),
+        }
+    }
+
+    /// Wires that last as long as `life`, with the rights of Drover's ServiceAccount.
+    #[must_use]
+    pub fn wires(&self, life: &Arc<Life>) -> Wires {
+        let account =
+            format!("system:serviceaccount:{}:{}", rbac::NAMESPACE, rbac::SERVICE_ACCOUNT);
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+        let user = Peer::User(User::new(&account, &groups));
+        Wires {
+            kubernetes: Wire::new(self.world.api().service(user), life.clone()),
+            openstack: Wire::new(self.world.cloud().router(), life.clone()),
+        }
+    }
+
+    /// A manager at work over these wires.
+    ///
+    /// # Errors
+    /// When the cloud's file cannot be read.
+    pub fn work(&self, wires: Wires) -> anyhow::Result<Working> {
+        self.work_as(wires, |_| {})
+    }
+
+    /// A manager at work over these wires, with other settings.
+    ///
+    /// # Errors
+    /// When the cloud's file cannot be read.
+    pub fn work_as(
+        &self,
+        wires: Wires,
+        change: impl FnOnce(&mut Settings),
+    ) -> anyhow::Result<Working> {
+        let clock = self.world.clock();
+        let credentials = OpenStack::credentials_of(&self.world.clouds_yaml(), "drover")?;
+        let setup = Setup::new(Some(credentials))
+            .over(transport::of(wires.openstack))
+            .clock(drover_openstack::Clock::of(move || clock.now()))
+            .seed(1);
+        let provider = Arc::new(OpenStack::new(setup));
+        let client = Client::new(wires.kubernetes, NAMESPACE);
+        let mut settings = Settings::new(CLUSTER.to_owned(), self.cluster());
+        settings.elect_leader = false;
+        change(&mut settings);
+        let manager =
+            Manager::new(client, provider, settings, Clock::of(move || clock.now()), "sim");
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(manager.run(stop.clone()));
+        Ok(Working { stop, task })
+    }
+
+    fn cluster(&self) -> Cluster {
+        Cluster {
+            api_server_url: self.world.api_url().to_owned(),
+            ca_pem: self.world.ca_pem().to_owned(),
+            dns: vec![],
+            domain: "cluster.local".to_owned(),
+            kubelet: KubeletSettings::default(),
+            downloads: Downloads::default(),
+        }
+    }
+
+    pub fn pools(&self) -> Api<MachineDeployment> {
+        Api::namespaced(self.admin.clone(), NAMESPACE)
+    }
+
+    pub fn machines(&self) -> Api<Machine> {
+        Api::namespaced(self.admin.clone(), NAMESPACE)
+    }
+
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.admin.clone())
+    }
+
+    /// The example with so many replicas.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub async fn apply_example(&self, replicas: u32) -> anyhow::Result<()> {
+        let mut example: MachineDeployment = serde_saphyr::from_str(EXAMPLE)?;
+        example.spec.replicas = replicas;
+        self.pools().create(&PostParams::default(), &example).await?;
+        Ok(())
+    }
+
+    /// # Errors
+    /// What the API server answers.
+    pub async fn scale(&self, replicas: u32) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        self.pools().patch_scale("nodes", &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Has every machine of the example replaced.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub async fn restart(&self) -> anyhow::Result<()> {
+        let now = self.world.clock().now().to_string();
+        let patch = Patch::Merge(json!({ "spec": { "template": { "metadata": { "annotations": {
+            "kubectl.kubernetes.io/restartedAt": now,
+        }}}}}));
+        self.pools().patch("nodes", &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// The time of the world.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.world.clock().now()
+    }
+
+    /// What is there now.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub async fn census(&self) -> anyhow::Result<Census> {
+        let everything = ListParams::default();
+        let tokens = ListParams::default().fields("type=bootstrap.kubernetes.io/token");
+        let secrets = Api::<Secret>::namespaced(self.admin.clone(), NAMESPACE);
+        let pool = self.pools().get_opt("nodes").await?;
+        Ok(Census {
+            machines: self.machines().list(&everything).await?.items,
+            nodes: self.nodes().list(&everything).await?.items,
+            tokens: secrets.list(&tokens).await?.items.len(),
+            available: pool.and_then(|pool| pool.status).map_or(0, |it| it.available_replicas),
+            cloud: self.world.cloud().ledger(),
+        })
+    }
+
+    /// Waits until the pool is exactly so many machines, each with one server and one Ready Node, none
+    /// of `old`, and nothing is left of anything else.
+    ///
+    /// # Errors
+    /// When `limit` has passed in the world, with what is there then.
+    pub async fn whole(
+        &self,
+        replicas: usize,
+        old: &BTreeSet<String>,
+        limit: Duration,
+    ) -> anyhow::Result<Census> {
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            let census = self.census().await?;
+            let missing = census.missing(replicas, old);
+            match missing {
+                None => return Ok(census),
+                Some(missing) if tokio::time::Instant::now() >= deadline => {
+                    bail!("after {limit:?} the pool is not whole: {missing}; {census}")
+                }
+                Some(_) => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+}
+
+impl Working {
+    /// Ends it in order.
+    ///
+    /// # Errors
+    /// When a task of it panicked.
+    pub async fn end(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.task.await.context("the manager panicked").map(drop)
+    }
+}
+
+/// All that Drover has to answer for.
+pub struct Census {
+    pub machines: Vec<Machine>,
+    pub nodes: Vec<Node>,
+    pub tokens: usize,
+    pub available: u32,
+    pub cloud: Ledger,
+}
+
+impl Census {
+    /// The UIDs of the machines.
+    #[must_use]
+    pub fn uids(&self) -> BTreeSet<String> {
+        self.machines.iter().filter_map(ResourceExt::uid).collect()
+    }
+
+    /// What keeps the pool from being whole, if anything does.
+    #[must_use]
+    pub fn missing(&self, replicas: usize, old: &BTreeSet<String>) -> Option<String> {
+        let ready = self.nodes.iter().filter(|node| drover_plan::node::is_ready(node)).count();
+        let counts: BTreeMap<&str, usize> = [
+            ("machines", self.machines.len()),
+            ("nodes", self.nodes.len()),
+            ("ready nodes", ready),
+            ("available", self.available as usize),
+            ("servers", self.cloud.servers.len()),
+            ("ports", self.cloud.ports.len()),
+            ("floating IPs", self.cloud.floating_ips.len()),
+        ]
+        .into();
+        if let Some((what, count)) = counts.into_iter().find(|(_, count)| *count != replicas) {
+            return Some(format!("{count} {what} instead of {replicas}"));
+        }
+        if self.tokens > 0 {
+            return Some(format!("{} bootstrap tokens are left", self.tokens));
+        }
+        let left = self.uids().intersection(old).count();
+        (left > 0).then(|| format!("{left} machines are to be replaced"))
+    }
+
+    /// The machine for which more than one server was ever made, if there is one.
+    #[must_use]
+    pub fn made_twice(&self) -> Option<(&String, &u64)> {
+        let of_machines = |tag: &&String| tag.starts_with("drover.machine.");
+        self.cloud.made.iter().find(|(tag, count)| of_machines(tag) && **count > 1)
+    }
+}
+
+impl std::fmt::Display for Census {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for machine in &self.machines {
+            let status = machine.status.clone().unwrap_or_default();
+            let phase = status.phase.map_or("new", drover_api::Phase::as_str);
+            let deleting = machine.metadata.deletion_timestamp.is_some();
+            write!(f, "\n  {} {phase} deleting={deleting}", machine.name_any())?;
+            for condition in &status.conditions {
+                let (type_, status) = (&condition.type_, condition.status.as_str());
+                write!(f, "\n    {type_}={status} {}: {}", condition.reason, condition.message)?;
+            }
+            if let Some(error) = &status.error_message {
+                write!(f, "\n    error: {error}")?;
+            }
+        }
+        let names: Vec<String> = self.nodes.iter().map(ResourceExt::name_any).collect();
+        write!(f, "\n  nodes {names:?}, {} tokens", self.tokens)?;
+        for (what, entries) in [
+            ("server", &self.cloud.servers),
+            ("port", &self.cloud.ports),
+            ("volume", &self.cloud.volumes),
+            ("floating IP", &self.cloud.floating_ips),
+        ] {
+            for entry in entries {
+                write!(
+                    f,
+                    "\n  {what} {} {} {} {:?}",
+                    entry.name, entry.id, entry.status, entry.owner
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
