@@ -111,7 +111,8 @@ async fn respond(
         Verb::List => list(server, &request).await,
         Verb::Get if render::is_plain(&request) => {
             ready(server, &request).await?;
-            Ok(render::entry(&read::entry(server, &request)?))
+            let entry = read::entry(server, &request)?;
+            Ok(render::entry(&entry))
         }
         _ => {
             ready(server, &request).await?;
