@@ -1,5 +1,6 @@
 //! Who is recognised, and who may do what.
 
+mod recorded;
 mod wire;
 
 use super::*;
