@@ -27,6 +27,8 @@ enum Kind {
     Flavor,
     Image,
     Network,
+    /// All networks of the project's own, to see whether there is only one.
+    AnyNetwork,
     ExternalNetwork,
     Subnet,
     SecurityGroup,
@@ -38,7 +40,7 @@ impl Kind {
         match self {
             Self::Flavor => "flavor",
             Self::Image => "image",
-            Self::Network => "network",
+            Self::Network | Self::AnyNetwork => "network",
             Self::ExternalNetwork => "external network",
             Self::Subnet => "subnet",
             Self::SecurityGroup => "security group",
@@ -51,7 +53,9 @@ impl Kind {
         match self {
             Self::Flavor => (Service::Compute, "/flavors/detail", "flavors"),
             Self::Image => (Service::Image, "/images", "images"),
-            Self::Network | Self::ExternalNetwork => (Service::Network, "/networks", "networks"),
+            Self::Network | Self::AnyNetwork | Self::ExternalNetwork => {
+                (Service::Network, "/networks", "networks")
+            }
             Self::Subnet => (Service::Network, "/subnets", "subnets"),
             Self::SecurityGroup => (Service::Network, "/security-groups", "security_groups"),
             Self::ServerGroup => (Service::Compute, "/os-server-groups", "server_groups"),
@@ -60,7 +64,7 @@ impl Kind {
 
     /// Whether the service can be asked for one name. Nova lists all, and then one answer serves all.
     fn by_name(self) -> bool {
-        !matches!(self, Self::Flavor | Self::ServerGroup)
+        !matches!(self, Self::Flavor | Self::ServerGroup | Self::AnyNetwork)
     }
 }
 
@@ -111,7 +115,9 @@ impl Lookups {
             one(Kind::Flavor, "flavor", &parameters.flavor)
         )?;
         let mut networks = Vec::new();
-        for network in &parameters.networks {
+        let only = [NetworkParameters::default()];
+        let wanted = if parameters.networks.is_empty() { &only[..] } else { &parameters.networks };
+        for network in wanted {
             networks.push(self.network(session, network).await?);
         }
         let mut security_groups = Vec::new();
@@ -143,16 +149,44 @@ impl Lookups {
         session: &Session,
         wanted: &NetworkParameters,
     ) -> Result<ResolvedNetwork, Fault> {
-        let network = self.one(session, Kind::Network, "networks.network", &wanted.network).await?;
+        let fixed_ip = wanted.fixed_ip;
+        let subnets = match &wanted.subnet {
+            None => Vec::new(),
+            Some(subnet) => self.candidates(session, Kind::Subnet, subnet).await?,
+        };
+        let id = match (wanted.network.as_str(), &wanted.subnet) {
+            ("", Some(subnet)) => {
+                let found = only(Kind::Subnet, "networks.subnet", subnet, subnets)?;
+                let (id, subnet) = (found.network_id, Some(found.id));
+                return Ok(ResolvedNetwork { id, subnet, fixed_ip });
+            }
+            ("", None) => self.only_network(session).await?,
+            (name, _) => self.one(session, Kind::Network, "networks.network", name).await?.id,
+        };
         let subnet = match &wanted.subnet {
             None => None,
             Some(subnet) => {
-                let mut found = self.candidates(session, Kind::Subnet, subnet).await?;
-                found.retain(|it| it.network_id.is_empty() || it.network_id == network.id);
-                Some(only(Kind::Subnet, "networks.subnet", subnet, found)?.id)
+                let on_it = subnets.into_iter().filter(|it| it.network_id == id).collect();
+                Some(only(Kind::Subnet, "networks.subnet", subnet, on_it)?.id)
             }
         };
-        Ok(ResolvedNetwork { id: network.id, subnet, fixed_ip: wanted.fixed_ip })
+        Ok(ResolvedNetwork { id, subnet, fixed_ip })
+    }
+
+    /// MetaKube: a project with one network needs not name it.
+    async fn only_network(&self, session: &Session) -> Result<String, Fault> {
+        let found = self.all(session, Kind::AnyNetwork, "").await?;
+        match found.as_slice() {
+            [one] => Ok(one.id.clone()),
+            several => {
+                let names: Vec<&str> = several.iter().map(|it| it.name.as_str()).collect();
+                Err(Fault::Setup(Error::Invalid(format!(
+                    "networks is empty and there is not exactly one network but {}: {}; name one",
+                    names.len(),
+                    names.join(", ")
+                ))))
+            }
+        }
     }
 
     async fn one(
@@ -172,6 +206,22 @@ impl Lookups {
         kind: Kind,
         wanted: &str,
     ) -> Result<Vec<Thing>, Fault> {
+        let found = self.all(session, kind, wanted).await?;
+        let by_id: Vec<Thing> = found.iter().filter(|it| it.id == wanted).cloned().collect();
+        if !by_id.is_empty() {
+            return Ok(by_id);
+        }
+        // Neutron compares names without case; we do not.
+        Ok(found.iter().filter(|it| it.name == wanted).cloned().collect())
+    }
+
+    /// What the cloud lists for this name, or all of the kind.
+    async fn all(
+        &self,
+        session: &Session,
+        kind: Kind,
+        wanted: &str,
+    ) -> Result<Arc<Vec<Thing>>, Fault> {
         let key = if kind.by_name() { wanted } else { "" };
         let flight = {
             let mut answers = self.0.lock().expect("nobody panics with this lock");
@@ -195,18 +245,13 @@ impl Lookups {
             }
             match kind {
                 Kind::Image => pairs.push(("status", "active")),
+                Kind::AnyNetwork => pairs.push(("router:external", "false")),
                 Kind::ExternalNetwork => pairs.push(("router:external", "true")),
                 _ => {}
             }
             session.list(service, path, list, &pairs).await.map(Arc::new)
         };
-        let found = flight.get(KEPT, fetch).await?;
-        let by_id: Vec<Thing> = found.iter().filter(|it| it.id == wanted).cloned().collect();
-        if !by_id.is_empty() {
-            return Ok(by_id);
-        }
-        // Neutron compares names without case; we do not.
-        Ok(found.iter().filter(|it| it.name == wanted).cloned().collect())
+        flight.get(KEPT, fetch).await
     }
 }
 

@@ -25,7 +25,9 @@ pub struct Parameters {
     /// Chosen before that of the credentials.
     #[serde(default)]
     pub region: Option<String>,
-    /// One port on each, in order; the first is the primary one and gets the floating IP.
+    /// One port on each, in order; the first is the primary one and gets the floating IP. Empty: the
+    /// only network there is.
+    #[serde(default)]
     pub networks: Vec<NetworkParameters>,
     #[serde(default)]
     pub security_groups: Vec<String>,
@@ -58,9 +60,11 @@ pub struct Parameters {
 }
 
 /// A network to be on.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkParameters {
+    /// Empty: the one the subnet belongs to, or the only one there is.
+    #[serde(default)]
     pub network: String,
     #[serde(default)]
     pub subnet: Option<String>,
@@ -106,12 +110,6 @@ impl Parameters {
             if value.is_empty() {
                 return Err(refuse(&format!("{field} is empty; give a name or an id")));
             }
-        }
-        if self.networks.is_empty() {
-            return Err(refuse("networks is empty; a node needs at least one network"));
-        }
-        if let Some(at) = self.networks.iter().position(|it| it.network.is_empty()) {
-            return Err(refuse(&format!("networks[{at}].network is empty; give a name or an id")));
         }
         self.check_volumes()?;
         self.check_labels()?;
@@ -202,7 +200,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         let cases = [
             ("image", json!(""), "image is empty"),
-            ("networks", json!([]), "networks is empty"),
+            ("networks", json!("net"), "invalid type"),
             ("networks", json!([{"network": "n", "vlan": 3}]), "unknown field `vlan`"),
             ("colour", json!("red"), "unknown field `colour`"),
             ("rootVolume", json!({"sizeGiB": 0}), "rootVolume.sizeGiB is 0"),

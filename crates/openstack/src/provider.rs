@@ -121,14 +121,13 @@ impl OpenStack {
                 ));
             }
         };
-        let key = fingerprint(given, region);
+        let given = &clouds_yaml::unfold(given)?;
+        let mut account = Account::read(given)?;
+        account.region = region.map(str::to_owned).or(account.region);
+        let key = fingerprint(given, account.region.as_deref());
         let mut clouds = self.clouds.lock().expect("nobody panics with this lock");
         if let Some(cloud) = clouds.get(&key) {
             return Ok(cloud.clone());
-        }
-        let mut account = Account::read(&clouds_yaml::unfold(given)?)?;
-        if let Some(region) = region {
-            account.region = Some(region.to_owned());
         }
         let transport = (self.setup.dial)(&account.tls)?;
         let clock = self.setup.clock.clone();

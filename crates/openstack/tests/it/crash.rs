@@ -5,7 +5,15 @@ use drover_provider::{Memory, Order};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
-const DEATHS: [Death; 3] = [Death::Before, Death::After, Death::Late(Duration::from_secs(25))];
+/// Two kinds of late: before a port is bound, when Nova takes a second server on it, and long after.
+const DEATHS: [Death; 4] = [
+    Death::Before,
+    Death::After,
+    Death::Late(Duration::from_secs(1)),
+    Death::Late(Duration::from_secs(25)),
+];
+/// Longer than anything is on its way.
+const SETTLED: Duration = Duration::from_secs(120);
 
 fn with_volumes() -> Order {
     let more = json!([{"name": "data", "sizeGiB": 5}]);
@@ -25,6 +33,7 @@ async fn die_creating(order: &Order, call: usize, death: Death) -> bool {
 
     let second = world.provider();
     world::create(&second, order, &mut memory).await.unwrap();
+    tokio::time::sleep(SETTLED).await;
     let books = world.ledger();
     assert_eq!(books.servers_made, 1, "servers made, {death:?} call {call}");
     assert_eq!(books.servers.len(), 1);
@@ -45,8 +54,7 @@ async fn die_creating_then_delete(order: &Order, call: usize, death: Death) -> b
     let outcome = world::until_death(&fuse, world::create(&first, order, &mut memory)).await;
     drop(first);
     world::delete(&world.provider(), &order.claim, &memory).await.unwrap();
-    // What was still on its way has arrived by now.
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::sleep(SETTLED).await;
     assert!(world.ledger().is_empty(), "left behind, {death:?} call {call}: {:?}", world.ledger());
     assert!(world.ledger().servers_made <= 1);
     outcome.is_err()

@@ -107,6 +107,17 @@ async fn without_port_security_and_with_two_networks_on_one_subnet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_network_that_is_the_only_one_needs_no_name() {
+    for networks in [json!([]), json!([{"subnet": world::SUBNET}])] {
+        let world = World::new();
+        let order = order(1, with(parameters(), "networks", networks));
+        let mut memory = Memory::default();
+        world::create(&world.provider(), &order, &mut memory).await.unwrap();
+        assert_eq!(world.ledger().ports.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_conformance_suite_passes() {
     let world = World::new();
     let subject = Subject {
