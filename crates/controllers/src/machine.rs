@@ -70,7 +70,7 @@ async fn look(machine: &Machine, ctx: &Context) -> Result<Looked, Error> {
         .await
         .map_err(|source| Error::Describe { machine: machine.name_any(), source })?;
     let plan = {
-        let seen = Seen::gather(machine, ctx);
+        let seen = Seen::gather(machine, &described, ctx);
         let mind = ctx.minds.of(machine);
         plan::plan(&Observed {
             machine,
@@ -101,12 +101,14 @@ struct Seen {
 }
 
 impl Seen {
-    fn gather(machine: &Machine, ctx: &Context) -> Self {
+    fn gather(machine: &Machine, described: &Described, ctx: &Context) -> Self {
         let caches = &ctx.caches;
         let mut seen = Self { nodes: caches.nodes_of(machine), ..Self::default() };
         let names: Vec<String> = seen.nodes.iter().map(|node| node.name_any()).collect();
         seen.pods = names.iter().flat_map(|name| caches.pods_on(name)).collect();
-        if machine.metadata.deletion_timestamp.is_some() {
+        // Mirantis: both flags drain a node that is not being deleted.
+        let drains = described.as_ref().is_ok_and(|it| it.maintenance || it.delete);
+        if drains || machine.metadata.deletion_timestamp.is_some() {
             let namespaces: BTreeSet<String> =
                 seen.pods.iter().filter_map(|pod| pod.namespace()).collect();
             seen.budgets = namespaces.iter().flat_map(|ns| caches.budgets_in(ns)).collect();
@@ -203,6 +205,19 @@ async fn take(
         }
     }
     Ok(None)
+}
+
+/// Once for each token: a plan that sees no token cannot know that it is gone.
+async fn delete_token(machine: &Machine, ctx: &Context) -> Result<(), Error> {
+    if ctx.minds.of(machine).token_is_gone {
+        return Ok(());
+    }
+    let uid = machine.uid().unwrap_or_default();
+    crate::token::delete(&ctx.client, &uid)
+        .await
+        .map_err(|source| Error::Token { machine: machine.name_any(), source })?;
+    ctx.minds.token_is_gone(machine, true);
+    Ok(())
 }
 
 /// A Node that is gone needs no patch.

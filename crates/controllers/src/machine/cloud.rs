@@ -141,6 +141,7 @@ async fn boot_with(
     let life = timeout.unwrap_or(ctx.settings.machine.join_timeout) + TOKEN_SLACK;
     let life = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(3));
     let expires = now.saturating_add(life).unwrap_or(now);
+    ctx.minds.token_is_gone(machine, false);
     let token = token::ensure(&ctx.client, bearer, expires, now)
         .await
         .map_err(|source| Err(Error::Token { machine: machine.name_any(), source }))?;

@@ -17,6 +17,8 @@ pub struct Minds(Mutex<BTreeMap<String, Mind>>);
 pub struct Mind {
     pub heard: Option<Heard>,
     pub refused: BTreeMap<PodKey, Refusal>,
+    /// Its bootstrap token was deleted by this process and not made again.
+    pub token_is_gone: bool,
 }
 
 impl Minds {
@@ -45,6 +47,11 @@ impl Minds {
             Some(refusal) => mind.refused.insert(pod.clone(), refusal),
             None => mind.refused.remove(pod),
         };
+    }
+
+    /// Whether its bootstrap token is known to be gone.
+    pub fn token_is_gone(&self, machine: &Machine, gone: bool) {
+        self.lock().entry(uid(machine)).or_default().token_is_gone = gone;
     }
 
     /// The machine is gone.

@@ -34,14 +34,15 @@ where
     let life = Life::until(at, counts);
     let first = stage.work(stage.wires(&life))?;
     act(stage).await?;
+    let none = BTreeSet::new();
     tokio::select! {
         biased;
         () = life.over() => {}
-        whole = stage.whole(replicas, &BTreeSet::new(), CHAPTER) => { whole?; }
+        whole = stage.whole(replicas, &none, CHAPTER) => { whole?; }
     }
     life.end();
     let second = stage.work(stage.wires(&Life::long()))?;
-    let whole = stage.whole(replicas, &BTreeSet::new(), CHAPTER).await;
+    let whole = stage.whole(replicas, &none, CHAPTER).await;
     let last = life.log().last().cloned().unwrap_or_default();
     let whole = whole.map_err(|error| error.context(format!("killed after call {at}, {last}")))?;
     assert_eq!(whole.made_twice(), None, "killed after call {at}, {last}");
