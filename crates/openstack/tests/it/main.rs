@@ -3,4 +3,5 @@
 mod crash;
 mod faults;
 mod life;
+mod network;
 mod world;
