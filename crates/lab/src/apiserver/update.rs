@@ -186,7 +186,7 @@ fn release(
 fn separate(request: &Request, old: &Value, new: &mut Value) {
     let kind = &request.kind;
     match request.subresource.as_str() {
-        "" if kind.behaviour.status_apart => carry(old, new, "status"),
+        "" | "finalize" if kind.behaviour.status_apart => carry(old, new, "status"),
         "" => {}
         "status" if kind.custom => {
             let managed = new["metadata"]["managedFields"].take();
