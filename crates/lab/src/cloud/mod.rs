@@ -19,13 +19,14 @@ pub use ledger::{Entry, Ledger};
 
 use state::State;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// A machine as its hypervisor sees it when it is switched on.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Guest {
     /// The server's id.
     pub server: String,
@@ -45,6 +46,21 @@ pub struct Guest {
     pub flavor: String,
     /// The server's metadata.
     pub metadata: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Guest {
+    /// Without the user-data, which carries a machine's secrets.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Guest")
+            .field("server", &self.server)
+            .field("name", &self.name)
+            .field("user_data_bytes", &self.user_data.len())
+            .field("fixed", &self.fixed)
+            .field("floating", &self.floating)
+            .field("zone", &self.zone)
+            .field("flavor", &self.flavor)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What happens to a machine's power.

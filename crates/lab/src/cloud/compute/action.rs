@@ -221,7 +221,12 @@ fn rebuild(state: &mut State, call: &Call, id: &str, arguments: &Value) -> Answe
     if let Some(user_data) = arguments.get("user_data").filter(|_| call.minor >= 57) {
         server.user_data = user_data.as_str().map(str::to_owned);
     }
-    let shown = show(state, call, state.compute.server(id)?, View::Whole);
+    let server = state.compute.server(id)?;
+    let mut shown = show(state, call, server, View::Whole);
+    shown["adminPass"] = json!(&id[24..]);
+    if call.minor >= 57 {
+        shown["user_data"] = json!(server.user_data);
+    }
     let base = &state.config.base_url;
     let location = format!("{base}/compute/v2.1/servers/{id}");
     Ok(Reply::json(202, json!({"server": shown})).with("location", location))

@@ -107,7 +107,7 @@ fn template(
         .and_then(|items| serde_json::from_value(items.clone()).ok())
         .unwrap_or_default();
     metadata_quota(state, metadata.len())?;
-    let group = body["os:scheduler_hints"]["group"].as_str().map(str::to_owned);
+    let group = schema::hinted_group(body).as_str().map(str::to_owned);
     if let Some(group) = group.as_ref().filter(|group| !state.compute.groups.contains_key(*group)) {
         return Err(fault(400, format!("Instance group {group} could not be found.")));
     }

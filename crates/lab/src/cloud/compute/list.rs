@@ -219,34 +219,7 @@ impl Filter {
             before: time(call, "changes-before")?,
             ..Self::default()
         };
-        for status in call.queries("status") {
-            let known = [
-                "ACTIVE",
-                "BUILD",
-                "DELETED",
-                "ERROR",
-                "REBOOT",
-                "REBUILD",
-                "SHUTOFF",
-                "HARD_REBOOT",
-                "PASSWORD",
-                "PAUSED",
-                "RESCUE",
-                "RESIZE",
-                "SHELVED",
-                "SHELVED_OFFLOADED",
-                "SOFT_DELETED",
-                "SUSPENDED",
-                "UNKNOWN",
-                "VERIFY_RESIZE",
-                "MIGRATING",
-                "REVERT_RESIZE",
-            ];
-            if !known.contains(&status.to_uppercase().as_str()) {
-                return Err(fault(400, "Invalid status value"));
-            }
-            filter.statuses.push(status.to_uppercase());
-        }
+        filter.statuses = statuses(call)?;
         if call.minor >= 26 {
             let words = |name: &str| -> Vec<String> {
                 call.queries(name).flat_map(|tags| tags.split(',')).map(str::to_lowercase).collect()
@@ -295,6 +268,39 @@ impl Filter {
                 .is_none_or(|young| server.created < young || server.vm == VmState::Deleted)
             && self.plain.iter().all(|(name, value)| is(server, name, value))
     }
+}
+
+/// The statuses asked for; those Nova does not know are refused.
+fn statuses(call: &Call) -> Result<Vec<String>, Reply> {
+    const STATUSES: [&str; 20] = [
+        "ACTIVE",
+        "BUILD",
+        "DELETED",
+        "ERROR",
+        "REBOOT",
+        "REBUILD",
+        "SHUTOFF",
+        "HARD_REBOOT",
+        "PASSWORD",
+        "PAUSED",
+        "RESCUE",
+        "RESIZE",
+        "SHELVED",
+        "SHELVED_OFFLOADED",
+        "SOFT_DELETED",
+        "SUSPENDED",
+        "UNKNOWN",
+        "VERIFY_RESIZE",
+        "MIGRATING",
+        "REVERT_RESIZE",
+    ];
+    let asked = call.queries("status").map(str::to_uppercase);
+    asked
+        .map(|status| {
+            let known = STATUSES.contains(&status.as_str());
+            known.then_some(status).ok_or_else(|| fault(400, "Invalid status value"))
+        })
+        .collect()
 }
 
 fn is(server: &Server, name: &str, value: &str) -> bool {

@@ -206,6 +206,7 @@ fn route(state: &mut State, call: &Call) -> Answer {
         ["os-server-groups", rest @ ..] => group::answer(state, call, rest),
         ["os-keypairs", rest @ ..] => keypair::answer(state, call, rest),
         ["os-availability-zone"] if call.method == Method::GET => Ok(zones(state)),
+        ["os-availability-zone", "detail"] => Err(disallowed("os-availability-zone:detail")),
         ["limits"] if call.method == Method::GET => Ok(quota::limits(state, call)),
         ["os-quota-sets", rest @ ..] => quota::answer(state, call, rest),
         ["os-hypervisors", ..] => Err(disallowed("os-hypervisors:list")),

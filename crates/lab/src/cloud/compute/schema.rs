@@ -158,7 +158,7 @@ fn references(fields: &Map<String, Value>, body: &Value) -> Result<(), Reply> {
     {
         return Err(no_schema("imageRef", image));
     }
-    let group = &body["os:scheduler_hints"]["group"];
+    let group = hinted_group(body);
     if !group.is_null() && !group.as_str().is_some_and(is_uuid) {
         return Err(no_schema("group", group));
     }
@@ -181,6 +181,12 @@ fn references(fields: &Map<String, Value>, body: &Value) -> Result<(), Reply> {
         Some(other) => Err(no_schema("networks", other)),
         None => Ok(()),
     }
+}
+
+/// The server group of the scheduler hints, which have two names.
+pub(super) fn hinted_group(body: &Value) -> &Value {
+    let hints = body.get("os:scheduler_hints").or_else(|| body.get("OS-SCH-HNT:scheduler_hints"));
+    hints.map_or(&Value::Null, |hints| &hints["group"])
 }
 
 fn network(network: &Value) -> Result<(), Reply> {

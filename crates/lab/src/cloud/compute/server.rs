@@ -59,8 +59,8 @@ pub(super) struct Deed {
     pub at: Timestamp,
 }
 
-/// One server.
-#[derive(Clone, Debug)]
+/// One server. It has no `Debug`: its user-data carries a machine's secrets.
+#[derive(Clone)]
 pub(in crate::cloud) struct Server {
     pub id: String,
     pub name: String,
@@ -191,7 +191,8 @@ pub(super) fn show(state: &State, call: &Call, server: &Server, view: View) -> V
         let at = seconds(failure.at);
         shown["fault"] = json!({"code": 500, "created": at, "message": failure.message});
     }
-    if !server.groups_shown.is_empty() && server.ports().next().is_some() {
+    let plugged = server.host.is_some() && server.vm != VmState::Deleted;
+    if plugged && !server.groups_shown.is_empty() && server.ports().next().is_some() {
         let groups = server.groups_shown.iter().map(|name| json!({"name": name}));
         shown["security_groups"] = groups.collect();
     }

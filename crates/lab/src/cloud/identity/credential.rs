@@ -1,6 +1,6 @@
 //! Application credentials.
 
-use super::token::user_named;
+use super::token::{unauthorized, user_named};
 use super::{ApplicationCredential, malformed};
 use crate::cloud::http::{Answer, Call, Reply, keystone_error};
 use crate::cloud::state::{State, micros};
@@ -15,6 +15,8 @@ pub(super) struct Grant {
     pub project: String,
     pub roles: Vec<String>,
     pub expires: Option<Timestamp>,
+    /// Its id and name.
+    pub credential: (String, String),
 }
 
 /// Checks id (or name and user) and secret.
@@ -41,9 +43,10 @@ pub(super) fn prove(state: &State, given: &Value) -> Result<Grant, Reply> {
                 project: found.project.clone(),
                 roles: found.roles.clone(),
                 expires: found.expires,
+                credential: (found.id.clone(), found.name.clone()),
             })
         }
-        _ => Err(keystone_error(401, "The request you have made requires authentication.")),
+        _ => Err(unauthorized(state)),
     }
 }
 

@@ -130,7 +130,7 @@ fn route(state: &mut State, call: &mut Call) -> Answer {
         (&Method::GET | &Method::HEAD, ["auth", "tokens"]) => token::show(state, call),
         (&Method::DELETE, ["auth", "tokens"]) => token::revoke(state, call),
         (&Method::GET, ["auth", "catalog"]) => {
-            let links = json!({"next": null, "self": format!("{base}/identity/v3/auth/catalog"), "previous": null});
+            let links = json!({"self": format!("{base}/identity/v3/auth/catalog")});
             Ok(Reply::json(200, json!({"catalog": catalog(state), "links": links})))
         }
         (&Method::GET, ["auth", "projects"]) => Ok(Reply::json(200, projects(state, call))),

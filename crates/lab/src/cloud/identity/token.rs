@@ -20,6 +20,8 @@ pub(super) struct Token {
     issued: Timestamp,
     expires: Timestamp,
     revoked: bool,
+    /// The application credential it came from: id and name.
+    credential: Option<(String, String)>,
     audit: String,
     /// When a service first saw it good.
     seen: BTreeMap<Service, Timestamp>,
@@ -33,9 +35,10 @@ struct Proof {
     project: Option<String>,
     roles: Vec<String>,
     not_after: Option<Timestamp>,
+    credential: Option<(String, String)>,
 }
 
-fn unauthorized(state: &State) -> Reply {
+pub(super) fn unauthorized(state: &State) -> Reply {
     keystone_error(401, "The request you have made requires authentication.")
         .with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", state.config.base_url))
 }
@@ -89,6 +92,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
                 project: Some(granted.project),
                 roles: granted.roles,
                 not_after: granted.expires,
+                credential: Some(granted.credential),
             })?
         }
         "token" => by_token(state, identity)?,
@@ -140,6 +144,7 @@ fn by_password(state: &State, user: &Value) -> Result<Proof, Reply> {
             project: None,
             roles: known.roles.iter().map(|role| (*role).to_owned()).collect(),
             not_after: None,
+            credential: None,
         }),
         _ => Err(unauthorized(state)),
     }
@@ -154,6 +159,7 @@ fn by_token(state: &State, identity: &Value) -> Result<Proof, Reply> {
             project: None,
             roles: token.roles.clone(),
             not_after: Some(token.expires),
+            credential: token.credential.clone(),
         }),
         _ => Err(unauthorized(state)),
     }
@@ -198,6 +204,7 @@ fn issue(state: &mut State, proof: Proof, project: Option<String>, brief: bool) 
         issued: now,
         expires,
         revoked: false,
+        credential: proof.credential,
         audit: audit[..22].to_owned(),
         seen: BTreeMap::new(),
     };
@@ -229,6 +236,9 @@ fn render(state: &State, token: &Token, brief: bool) -> Value {
     let roles =
         token.roles.iter().map(|role| json!({"id": state.identity.ids.get(role), "name": role}));
     shown["roles"] = roles.collect();
+    if let Some((id, name)) = &token.credential {
+        shown["application_credential"] = json!({"id": id, "name": name, "restricted": true});
+    }
     if !brief {
         shown["catalog"] = catalog(state);
     }

@@ -148,7 +148,10 @@ pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
             let version = json!({"id": "v2.0", "status": "CURRENT", "links": own});
             return Ok(Reply::json(200, json!({"versions": [version]})));
         }
-        (&Method::GET, "v2.0", []) => return Ok(Reply::json(200, resources(&base))),
+        (&Method::GET, "v2.0", []) => {
+            let reply = Reply::json(200, resources(&base));
+            return Ok(reply.with("x-openstack-request-id", call.request_id.clone()));
+        }
         _ => {}
     }
     admit(state, call)?;

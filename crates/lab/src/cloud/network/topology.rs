@@ -79,10 +79,11 @@ pub(super) fn create_subnet(
     within_quota(state, Kind::Subnet, state.config.quotas.subnet, &project)?;
     let name = text(wanted, "name")?;
     let network = network.to_owned();
+    let resolvers = wanted.get("dns_nameservers").cloned().unwrap_or_else(|| json!([]));
     Ok(plant_subnet(
         state,
         &project,
-        &Subnet { id: None, name: &name, network: &network, cidr, block },
+        &Subnet { id: None, name: &name, network: &network, cidr, block, resolvers },
     ))
 }
 
@@ -93,17 +94,25 @@ pub(in crate::cloud) struct Subnet<'a> {
     network: &'a str,
     cidr: &'a str,
     block: Block,
+    resolvers: Value,
 }
 
 impl<'a> Subnet<'a> {
-    /// A subnet of this id, or of a random one; `None` when the block is none.
+    /// A subnet of this id, or of a random one, with the demo's resolver; `None` when the block is none.
     pub(in crate::cloud) fn new(
         id: Option<&'a str>,
         name: &'a str,
         network: &'a str,
         cidr: &'a str,
     ) -> Option<Self> {
-        Some(Self { id, name, network, cidr, block: Block::parse(cidr)? })
+        Some(Self {
+            id,
+            name,
+            network,
+            cidr,
+            block: Block::parse(cidr)?,
+            resolvers: json!(["192.0.2.53"]),
+        })
     }
 }
 
@@ -134,7 +143,7 @@ pub(in crate::cloud) fn plant_subnet(
         "cidr": wanted.cidr,
         "allocation_pools": pool.ranges(),
         "host_routes": [],
-        "dns_nameservers": [],
+        "dns_nameservers": wanted.resolvers,
         "router:external": external,
         "service_types": [],
     });
