@@ -10,11 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(super) struct Counters {
     calls: BTreeMap<String, u64>,
-    made_servers: u64,
     made_by_tag: BTreeMap<String, u64>,
-    pub made_volumes: u64,
-    pub deleted_servers: u64,
-    pub deleted_volumes: u64,
+    made: BTreeMap<&'static str, u64>,
+    deleted: BTreeMap<&'static str, u64>,
 }
 
 impl Counters {
@@ -27,9 +25,19 @@ impl Counters {
         }
     }
 
+    /// One of these was made: `server`, `port`, `volume`, `floatingip`, ...
+    pub(super) fn made_one(&mut self, what: &'static str) {
+        *self.made.entry(what).or_default() += 1;
+    }
+
+    /// One of these is no more.
+    pub(super) fn deleted_one(&mut self, what: &'static str) {
+        *self.deleted.entry(what).or_default() += 1;
+    }
+
     /// A server with these tags was accepted.
     pub(super) fn made(&mut self, tags: &BTreeSet<String>) {
-        self.made_servers += 1;
+        self.made_one("server");
         for tag in tags {
             *self.made_by_tag.entry(tag.clone()).or_default() += 1;
         }
@@ -137,7 +145,7 @@ pub(super) fn take(state: &State) -> Ledger {
             })
             .collect(),
         floating_ips: network(Kind::FloatingIp, "floating_ip_address", "port_id"),
-        servers_made: state.counters.made_servers,
+        servers_made: state.counters.made.get("server").copied().unwrap_or(0),
         made: state.counters.made_by_tag.clone(),
         calls: state.counters.calls.clone(),
     }
@@ -173,8 +181,9 @@ pub(super) fn page(state: &State) -> Value {
         "volumes": entries(&books.volumes),
         "floating_ips": entries(&books.floating_ips),
         "network": network,
-        "made": {"servers": books.servers_made, "by_tag": books.made, "volumes": state.counters.made_volumes},
-        "deleted": {"servers": state.counters.deleted_servers, "volumes": state.counters.deleted_volumes},
+        "made": state.counters.made,
+        "made_by_tag": books.made,
+        "deleted": state.counters.deleted,
         "calls": books.calls,
         "calls_by_service": by_service,
     })

@@ -56,6 +56,8 @@ impl State {
             config,
         };
         seed::plant(&mut state);
+        // What was there from the beginning nobody made.
+        state.counters = Counters::default();
         state
     }
 

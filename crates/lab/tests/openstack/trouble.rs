@@ -172,7 +172,8 @@ async fn the_inspection_page_shows_the_books_and_takes_faults() {
     let page = lab.get("/lab/state").await.body;
     assert_eq!(page["servers"][0]["id"], json!(id));
     assert_eq!(page["servers"][0]["metadata"], json!({"a": "b"}));
-    assert_eq!(page["made"]["by_tag"], json!({"machine.1": 1}));
+    assert_eq!(page["made_by_tag"], json!({"machine.1": 1}));
+    assert_eq!(page["made"], json!({"server": 1}));
     assert_eq!(page["calls"]["compute POST /servers"], 1);
     assert_eq!(lab.cloud.ledger().count("compute POST"), 1);
 
@@ -199,10 +200,11 @@ async fn only_an_operator_sees_user_data_and_changes_quotas() {
 }
 
 #[tokio::test]
-async fn a_cloud_behind_a_listener_answers_and_ends_with_its_last_clone() {
+async fn a_cloud_behind_a_listener_answers_until_stopped_and_ends_with_its_last_clone() {
     let lab = Lab::start().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let mut power = lab.cloud.power();
     let stop = tokio_util::sync::CancellationToken::new();
     let serving = tokio::spawn(lab.cloud.clone().serve(listener, stop.clone()));
     let connection = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -215,6 +217,8 @@ async fn a_cloud_behind_a_listener_answers_and_ends_with_its_last_clone() {
     drop(sender);
     serving.await.unwrap().unwrap();
     driver.await.unwrap().unwrap();
+    drop(lab);
+    assert!(power.recv().await.is_none(), "nobody is left to tell");
 }
 
 #[tokio::test(start_paused = true)]

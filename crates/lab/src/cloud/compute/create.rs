@@ -2,12 +2,13 @@
 
 use super::server::{Destiny, links};
 use super::wish::{self, Nic};
-use super::{Server, VmState, build, quota, schema};
+use super::{Flavor, Server, VmState, build, quota, schema};
 use crate::cloud::fault::Effect;
 use crate::cloud::http::{Answer, Call, Reply, fault};
 use crate::cloud::network::{Kind, used};
 use crate::cloud::state::State;
 use crate::cloud::volume;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,11 +27,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     let template = template(state, call, asked, &body)?;
     let (vcpus, ram) = (template.flavor.vcpus, template.flavor.ram);
     quota::check(state, &template.project, count, vcpus, ram)?;
-    for disk in &template.disks {
-        if let Some(own) = &disk.volume {
-            volume::reserve(state, own, &call.request_id)?;
-        }
-    }
+    reserve(state, call, &template)?;
     let reservation = format!("r-{}", &state.hex()[..8]);
     let mut first = None;
     for at in 1..=count {
@@ -66,7 +63,19 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     Ok(Reply::json(202, json!({"server": shown})).with("location", location))
 }
 
-/// The server that the request describes, without an id. Every refusal is here.
+/// Reserves the own volumes of a server, all or none.
+fn reserve(state: &mut State, call: &Call, server: &Server) -> Result<(), Reply> {
+    let own: Vec<&String> = server.disks.iter().filter_map(|disk| disk.volume.as_ref()).collect();
+    for (at, id) in own.iter().enumerate() {
+        if let Err(refusal) = volume::reserve(state, id, &call.request_id) {
+            own[..at].iter().for_each(|reserved| volume::release(state, reserved));
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// The server that the request describes, without an id. Every other refusal is here.
 fn template(
     state: &mut State,
     call: &Call,
@@ -74,17 +83,11 @@ fn template(
     body: &Value,
 ) -> Result<Server, Reply> {
     let text = |field: &str| asked.get(field).and_then(Value::as_str).map(str::to_owned);
-    let name = text("name").unwrap_or_default();
-    let zone = text("availability_zone");
-    if zone.as_ref().is_some_and(|zone| !state.config.zones.contains(zone)) {
+    let zone_asked = text("availability_zone");
+    if zone_asked.as_ref().is_some_and(|zone| !state.config.zones.contains(zone)) {
         return Err(fault(400, "The requested availability zone is not available"));
     }
-    let wanted = asked.get("flavorRef").and_then(Value::as_str).unwrap_or_default();
-    // A link to a flavor is as good as its id.
-    let wanted = wanted.rsplit('/').next().unwrap_or_default();
-    let flavor = state.compute.flavors.iter().find(|flavor| flavor.id == wanted).cloned();
-    let flavor =
-        flavor.ok_or_else(|| fault(400, format!("Flavor {wanted} could not be found.")))?;
+    let flavor = flavor(state, asked)?;
     let image = wish::image(state, asked, &flavor)?;
     let disks = wish::disks(state, asked)?;
     if flavor.disk == 0 && disks.is_empty() {
@@ -96,25 +99,13 @@ fn template(
     port_quota(state, &project, &nics)?;
     let groups = wish::groups(state, call, asked)?;
     let key_name = text("key_name");
-    let has_key = |name: &String| {
-        state.compute.keypairs.iter().any(|key| key.user == call.session.user && key.name == *name)
-    };
-    if key_name.as_ref().is_some_and(|name| !has_key(name)) {
-        return Err(fault(400, "Invalid key_name provided."));
-    }
-    let metadata: BTreeMap<String, String> = asked
-        .get("metadata")
-        .and_then(|items| serde_json::from_value(items.clone()).ok())
-        .unwrap_or_default();
+    check_key(state, call, key_name.as_deref())?;
+    let metadata: BTreeMap<String, String> = field(asked, "metadata");
     metadata_quota(state, metadata.len())?;
     let group = schema::hinted_group(body).as_str().map(str::to_owned);
-    if let Some(group) = group.as_ref().filter(|group| !state.compute.groups.contains_key(*group)) {
-        return Err(fault(400, format!("Instance group {group} could not be found.")));
-    }
-    let tags: BTreeSet<String> = asked
-        .get("tags")
-        .and_then(|tags| serde_json::from_value(tags.clone()).ok())
-        .unwrap_or_default();
+    check_group(state, group.as_deref())?;
+    let tags: BTreeSet<String> = field(asked, "tags");
+    let name = text("name").unwrap_or_default();
     let now = state.now();
     Ok(Server {
         id: String::new(),
@@ -133,12 +124,10 @@ fn template(
         tags,
         description: text("description"),
         key_name,
-        config_drive: asked
-            .get("config_drive")
-            .is_some_and(|drive| *drive == true || drive == "true"),
+        config_drive: asked.get("config_drive").is_some_and(|on| *on == true || *on == "true"),
         user_data: text("user_data"),
-        zone: zone.clone().unwrap_or_default(),
-        zone_asked: zone,
+        zone: zone_asked.clone().unwrap_or_default(),
+        zone_asked,
         host: None,
         tried: Vec::new(),
         group,
@@ -155,6 +144,35 @@ fn template(
         deeds: Vec::new(),
         console: VecDeque::new(),
     })
+}
+
+/// A field whose form is checked already; absent is empty.
+fn field<T: Default + DeserializeOwned>(asked: &Map<String, Value>, name: &str) -> T {
+    let value = asked.get(name).cloned().and_then(|value| serde_json::from_value(value).ok());
+    value.unwrap_or_default()
+}
+
+fn flavor(state: &State, asked: &Map<String, Value>) -> Result<Flavor, Reply> {
+    let wanted = asked.get("flavorRef").and_then(Value::as_str).unwrap_or_default();
+    // A link to a flavor is as good as its id.
+    let wanted = wanted.rsplit('/').next().unwrap_or_default();
+    let found = state.compute.flavors.iter().find(|flavor| flavor.id == wanted).cloned();
+    found.ok_or_else(|| fault(400, format!("Flavor {wanted} could not be found.")))
+}
+
+fn check_key(state: &State, call: &Call, name: Option<&str>) -> Result<(), Reply> {
+    let mut own = state.compute.keypairs.iter().filter(|key| key.user == call.session.user);
+    if name.is_none_or(|name| own.any(|key| key.name == name)) {
+        return Ok(());
+    }
+    Err(fault(400, "Invalid key_name provided."))
+}
+
+fn check_group(state: &State, group: Option<&str>) -> Result<(), Reply> {
+    match group.filter(|group| !state.compute.groups.contains_key(*group)) {
+        Some(group) => Err(fault(400, format!("Instance group {group} could not be found."))),
+        None => Ok(()),
+    }
 }
 
 /// Nova: lower case, `_`, `.` and blanks become `-`; 63 characters.

@@ -83,7 +83,7 @@ pub(super) fn forget(state: &mut State, id: &str) {
     // What nobody can ask for any more.
     server.user_data = None;
     server.console.clear();
-    state.counters.deleted_servers += 1;
+    state.counters.deleted_one("server");
     if state.compute.deleted.len() == DELETED_KEPT {
         state.compute.deleted.pop_front();
     }

@@ -1,7 +1,8 @@
 //! Floating IPs: an external address that leads to a port, for as long as somebody wants it.
 
 use super::{
-    Kind, change, keep, neutron_error, only, port, required, seen, text, topology, within_quota,
+    Kind, change, drop_object, keep, neutron_error, only, port, required, seen, text, topology,
+    within_quota,
 };
 use crate::cloud::compute;
 use crate::cloud::http::{Call, Reply};
@@ -190,7 +191,7 @@ pub(super) fn update(
 }
 
 pub(super) fn delete(state: &mut State, id: &str) {
-    let Some(gone) = state.network.table_mut(Kind::FloatingIp).shift_remove(id) else {
+    let Some(gone) = drop_object(state, Kind::FloatingIp, id) else {
         return;
     };
     let network = gone["floating_network_id"].as_str().unwrap_or_default();

@@ -391,7 +391,15 @@ fn keep(state: &mut State, kind: Kind, project: &str, revision: u64, mut object:
         object["tags"] = json!([]);
     }
     state.network.table_mut(kind).insert(id, object.clone());
+    state.counters.made_one(kind.singular());
     object
+}
+
+/// Takes an object out of its table.
+fn drop_object(state: &mut State, kind: Kind, id: &str) -> Option<Value> {
+    let gone = state.network.table_mut(kind).shift_remove(id)?;
+    state.counters.deleted_one(kind.singular());
+    Some(gone)
 }
 
 /// Changes an object; its revision rises when something really changed.

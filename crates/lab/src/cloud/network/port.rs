@@ -1,7 +1,9 @@
 //! Ports: made by clients or by Nova, bound to servers, deleted even while a server uses them.
 
 use super::floating;
-use super::{Kind, change, keep, neutron_error, only, required, seen, text, within_quota};
+use super::{
+    Kind, change, drop_object, keep, neutron_error, only, required, seen, text, within_quota,
+};
 use crate::cloud::compute;
 use crate::cloud::fault::Effect;
 use crate::cloud::http::{Call, Reply};
@@ -360,7 +362,7 @@ pub(super) fn delete(state: &mut State, id: &str) -> Result<(), Reply> {
 
 /// Takes a port away, used or not; what leads to it loses it.
 pub(in crate::cloud) fn remove(state: &mut State, id: &str) {
-    let Some(port) = state.network.table_mut(Kind::Port).shift_remove(id) else {
+    let Some(port) = drop_object(state, Kind::Port, id) else {
         return;
     };
     for entry in port["fixed_ips"].as_array().into_iter().flatten() {

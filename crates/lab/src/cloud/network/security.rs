@@ -1,6 +1,6 @@
 //! Security groups and their rules. They are kept and shown; no packet is ever filtered.
 
-use super::{Kind, change, keep, only, required, text, within_quota};
+use super::{Kind, change, drop_object, keep, only, required, text, within_quota};
 use crate::cloud::http::{Call, Reply, neutron_error};
 use crate::cloud::state::State;
 use serde_json::{Map, Value, json};
@@ -126,12 +126,12 @@ pub(super) fn delete_group(state: &mut State, id: &str) -> Result<(), Reply> {
         .network
         .table_mut(Kind::SecurityGroupRule)
         .retain(|_, rule| rule["security_group_id"] != id);
-    state.network.table_mut(Kind::SecurityGroup).shift_remove(id);
+    drop_object(state, Kind::SecurityGroup, id);
     Ok(())
 }
 
 pub(super) fn delete_rule(state: &mut State, id: &str) {
-    let Some(rule) = state.network.table_mut(Kind::SecurityGroupRule).shift_remove(id) else {
+    let Some(rule) = drop_object(state, Kind::SecurityGroupRule, id) else {
         return;
     };
     let group = rule["security_group_id"].as_str().unwrap_or_default();

@@ -1,7 +1,9 @@
 //! Networks, subnets and routers: what ports stand on.
 
 use super::address::{Block, Pool};
-use super::{Kind, Table, change, keep, neutron_error, only, required, text, within_quota};
+use super::{
+    Kind, Table, change, drop_object, keep, neutron_error, only, required, text, within_quota,
+};
 use crate::cloud::http::{Answer, Call, Reply};
 use crate::cloud::state::State;
 use serde_json::{Map, Value, json};
@@ -331,7 +333,7 @@ pub(super) fn delete(state: &mut State, kind: Kind, id: &str) -> Result<(), Repl
     if kind == Kind::Subnet {
         drop_subnet(state, id);
     }
-    state.network.table_mut(kind).shift_remove(id);
+    drop_object(state, kind, id);
     Ok(())
 }
 
@@ -339,7 +341,7 @@ fn drop_subnet(state: &mut State, id: &str) {
     let Some(pool) = state.network.pools.remove(id) else {
         return;
     };
-    state.network.table_mut(Kind::Subnet).shift_remove(id);
+    drop_object(state, Kind::Subnet, id);
     change(state, Kind::Network, &pool.network, |network| {
         if let Some(subnets) = network["subnets"].as_array_mut() {
             subnets.retain(|subnet| subnet != id);

@@ -66,6 +66,20 @@ fn checked_name(asked: &Value) -> Result<Option<String>, Reply> {
     Ok(name.map(str::to_owned))
 }
 
+fn check_image(state: &State, image: &str, size: u64) -> Result<(), Reply> {
+    let Some(image) = state.images.all.get(image) else {
+        return Err(fault(400, "Invalid image identifier or unable to access requested image."));
+    };
+    if image.min_disk > size {
+        let message = format!(
+            "Invalid input received: Volume size {size}GB cannot be smaller than the image minDisk size {}GB.",
+            image.min_disk
+        );
+        return Err(fault(400, message));
+    }
+    Ok(())
+}
+
 pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     let body = call.json().map_err(|_| fault(400, "Malformed request body"))?;
     let asked = &body["volume"];
@@ -85,19 +99,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     }
     let image = asked["imageRef"].as_str().map(str::to_owned);
     if let Some(image) = &image {
-        let Some(image) = state.images.all.get(image) else {
-            return Err(fault(
-                400,
-                "Invalid image identifier or unable to access requested image.",
-            ));
-        };
-        if image.min_disk > number {
-            let message = format!(
-                "Invalid input received: Volume size {number}GB cannot be smaller than the image minDisk size {}GB.",
-                image.min_disk
-            );
-            return Err(fault(400, message));
-        }
+        check_image(state, image, number)?;
     }
     let zone =
         asked["availability_zone"].as_str().or(state.config.zones.first().map(String::as_str));
@@ -145,7 +147,7 @@ fn begin(state: &mut State, volume: Volume) {
     let asked =
         volume.metadata.get("oslab_volume_seconds").and_then(|seconds| seconds.parse().ok());
     let whole = asked.map_or(state.config.delays.volume, Duration::from_secs_f64);
-    state.counters.made_volumes += 1;
+    state.counters.made_one("volume");
     state.volumes.all.insert(id.clone(), volume);
     // The first fifth passes before a back end takes it up.
     state.after(whole / 5, scheduled, &id);
@@ -206,7 +208,7 @@ pub(in crate::cloud) fn make_for(
         fails: false,
         clings: false,
     };
-    state.counters.made_volumes += 1;
+    state.counters.made_one("volume");
     state.volumes.all.insert(id.clone(), volume);
     Ok(id)
 }
@@ -304,7 +306,7 @@ pub(in crate::cloud) fn release(state: &mut State, id: &str) {
 /// Deletes a volume with its server.
 pub(in crate::cloud) fn drop_now(state: &mut State, id: &str) {
     if state.volumes.all.shift_remove(id).is_some() {
-        state.counters.deleted_volumes += 1;
+        state.counters.deleted_one("volume");
     }
 }
 
