@@ -1,12 +1,12 @@
 //! What every controller is given: where to read, where to write, and by which settings.
 
 use crate::caches::Caches;
-use crate::clock::Clock;
 use crate::events::{News, Recorder, Tone};
 use crate::machine::Minds;
 use crate::manager::Settings;
 use crate::metrics::Metrics;
 use crate::troubles::AllTroubles;
+use drover_provider::Clock;
 use drover_provider::Provider;
 use kube::{Client, Resource};
 use std::sync::Arc;

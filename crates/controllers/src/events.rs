@@ -4,7 +4,7 @@
 //! process, meets the Event that is there and becomes its series. Telling never delays work: a full
 //! queue drops the news, for the conditions tell the story too.
 
-use crate::clock::Clock;
+use drover_provider::Clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};

@@ -4,7 +4,7 @@
 //! process has seen it unchanged, never by the clocks of others, and every write carries the
 //! resource version it was decided on, so of two candidates one is refused.
 
-use crate::clock::Clock;
+use drover_provider::Clock;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;

@@ -3,7 +3,6 @@
 pub mod cache;
 mod caches;
 mod certificate;
-pub mod clock;
 mod context;
 pub mod events;
 pub mod leader;

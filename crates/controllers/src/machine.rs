@@ -189,12 +189,7 @@ async fn take(
             delete_exactly(&nodes, &Key::new("", name), &uid).await?;
         }
         Step::Leave { departures } => eviction::send_off(machine, departures, ctx).await?,
-        Step::DeleteToken => {
-            let uid = machine.uid().unwrap_or_default();
-            crate::token::delete(&ctx.client, &uid)
-                .await
-                .map_err(|source| Error::Token { machine: machine.name_any(), source })?;
-        }
+        Step::DeleteToken => delete_token(machine, ctx).await?,
         Step::DeleteMachine { why } => {
             ctx.metrics.step(why.as_str());
             machines.delete(&key, &machine.uid().unwrap_or_default()).await?;

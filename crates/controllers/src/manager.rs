@@ -2,7 +2,6 @@
 
 use crate::cache::Key;
 use crate::caches::Caches;
-use crate::clock::Clock;
 use crate::context::Context;
 use crate::events::Recorder;
 use crate::leader::Candidate;
@@ -13,6 +12,7 @@ use crate::rbac::NAMESPACE;
 use crate::triggers::{self, Queues};
 use crate::troubles::{AllTroubles, chain};
 use crate::{certificate, machine, machine_deployment, machine_set, work};
+use drover_provider::Clock;
 use drover_provider::Provider;
 use kube::{Api, Client};
 use std::sync::Arc;

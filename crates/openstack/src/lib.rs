@@ -1,7 +1,6 @@
 //! The OpenStack provider: servers, ports, volumes and floating IPs as resumable steps.
 
 mod account;
-mod clock;
 mod cloud;
 mod clouds_yaml;
 mod create;
@@ -25,5 +24,4 @@ mod session;
 pub mod transport;
 mod wire;
 
-pub use clock::Clock;
 pub use provider::{OpenStack, Setup};

@@ -2,7 +2,6 @@
 
 use crate::{
     account::Account,
-    clock::Clock,
     cloud::Cloud,
     clouds_yaml,
     create::Creation,
@@ -17,7 +16,8 @@ use crate::{
     transport::{self, Dial},
 };
 use drover_provider::{
-    Claim, Created, Credentials, Deleted, Error, Holding, Instance, Memory, Order, Owner, Provider,
+    Claim, Clock, Created, Credentials, Deleted, Error, Holding, Instance, Memory, Order, Owner,
+    Provider,
 };
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::Value;

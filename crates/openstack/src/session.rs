@@ -2,7 +2,6 @@
 
 use crate::{
     account::Account,
-    clock::Clock,
     fault::{Fault, Refusal},
     flight::Flight,
     gate::{Gates, LONGEST_PAUSE},
@@ -10,7 +9,7 @@ use crate::{
     transport::Transport,
 };
 use bytes::Bytes;
-use drover_provider::Error;
+use drover_provider::{Clock, Error};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use jiff::{SignedDuration, Timestamp};

@@ -4,10 +4,12 @@
 //! it should be) and its own [`Memory`] from the last call, does a bounded amount of work, and says
 //! how far it came. It never waits for a server to boot: waiting is an answer.
 
+mod clock;
 pub mod conformance;
 mod error;
 mod secret;
 
+pub use clock::Clock;
 pub use error::{Error, Retry};
 pub use secret::Credentials;
 

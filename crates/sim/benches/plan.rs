@@ -29,7 +29,7 @@ fn main() {
                     settings: &settings,
                     now,
                 });
-                black_box(plan);
+                let _ = black_box(plan);
                 began.elapsed().as_secs_f64() * 1000.0
             })
             .collect();

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
-use http_body::Body as _;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

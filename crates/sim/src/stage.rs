@@ -3,7 +3,6 @@
 use crate::faults::{Life, Wire};
 use anyhow::{Context, bail};
 use drover_api::{Machine, MachineDeployment};
-use drover_controllers::clock::Clock;
 use drover_controllers::manager::{Manager, Settings};
 use drover_controllers::rbac;
 use drover_lab::apiserver::access::User;
@@ -13,6 +12,7 @@ use drover_lab::world::{Config, World};
 use drover_openstack::{OpenStack, Setup, transport};
 use drover_plan::bootstrap::{Downloads, KubeletSettings};
 use drover_plan::machine::Cluster;
+use drover_provider::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -139,7 +139,7 @@ impl Stage {
         let credentials = OpenStack::credentials_of(&self.world.clouds_yaml(), "drover")?;
         let setup = Setup::new(Some(credentials))
             .over(transport::of(wires.openstack))
-            .clock(drover_openstack::Clock::of(move || clock.now()))
+            .clock(Clock::of(move || clock.now()))
             .seed(1);
         let provider = Arc::new(OpenStack::new(setup));
         let client = Client::new(wires.kubernetes, NAMESPACE);

@@ -3,12 +3,12 @@
 use super::manager::{Tuning, connect, node_settings, stop_on_signal};
 use super::{demo, narrate};
 use anyhow::Context;
-use drover_controllers::clock::Clock;
 use drover_controllers::manager::{Manager, Settings};
 use drover_controllers::rbac;
 use drover_lab::clock::Pace;
 use drover_lab::world::{Config, World};
 use drover_openstack::{OpenStack, Setup};
+use drover_provider::Clock;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};

@@ -3,11 +3,11 @@
 use crate::probe;
 use anyhow::{Context, bail};
 use drover_api::GoDuration;
-use drover_controllers::clock::Clock;
 use drover_controllers::manager::{Manager, Settings};
 use drover_openstack::OpenStack;
 use drover_plan::bootstrap::{Downloads, KubeletSettings};
 use drover_plan::machine::Cluster;
+use drover_provider::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};

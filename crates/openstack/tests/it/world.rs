@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use drover_lab::clock::Clock as LabClock;
 use drover_lab::cloud::{Cloud, Config, Ledger};
-use drover_openstack::{Clock, OpenStack, Setup, transport};
+use drover_openstack::{OpenStack, Setup, transport};
+use drover_provider::Clock;
 use drover_provider::{
     Claim, Created, Credentials, Deleted, Error, Instance, Memory, Order, Owner, Provider, Retry,
     UserData,

@@ -1,9 +1,9 @@
-//! Where the controllers read the time.
+//! Where the time is read.
 
 use jiff::Timestamp;
 use std::sync::Arc;
 
-/// A source of wall time. A plan is given the time as a value; this is where the value comes from.
+/// A source of wall time: that of the machine, or that of a paused world.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
@@ -14,7 +14,7 @@ impl Clock {
         Self(Arc::new(Timestamp::now))
     }
 
-    /// The time of some other world, such as a paused one.
+    /// The time of some other world.
     pub fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
