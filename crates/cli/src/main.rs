@@ -3,7 +3,9 @@
 mod command;
 mod probe;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Drives herds of Kubernetes nodes on OpenStack.
@@ -37,16 +39,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let drover = Drover::parse();
-    start_log(&drover.log, drover.log_format);
-    // Two libraries bring TLS; they must agree on who does the arithmetic.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let ended = match drover.command {
-        Command::Manifests(args) => command::manifests::run(&args),
-        Command::Dev(args) => on_runtime(command::dev::run(args)),
-        Command::Manager(args) => on_runtime(command::manager::run(args)),
-    };
-    match ended {
+    match run(Drover::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("drover: {error:#}");
@@ -55,16 +48,33 @@ fn main() -> ExitCode {
     }
 }
 
+fn run(drover: Drover) -> anyhow::Result<()> {
+    start_log(&drover.log, drover.log_format)?;
+    // Two libraries bring TLS; they must agree on who does the arithmetic.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match drover.command {
+        Command::Manifests(args) => command::manifests::run(&args),
+        Command::Dev(args) => on_runtime(command::dev::run(args)),
+        Command::Manager(args) => on_runtime(command::manager::run(args)),
+    }
+}
+
 fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }
 
-fn start_log(filter: &str, format: LogFormat) {
+/// Logs go to standard error, in colour on a terminal alone (<https://no-color.org>).
+fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        .with_context(|| format!("--log {filter}: give a level or target=level, such as info"))?;
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(!plain && std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => log.with_target(true).init(),
         LogFormat::Json => log.json().init(),
     }
+    Ok(())
 }

@@ -177,7 +177,7 @@ fn kubectl_drives_a_pool() {
     let described = dev.ok_here(&["describe", "machine", &dev.names("machines")[0]]);
     assert!(described.contains("Events:") && described.contains("NodeJoined"), "{described}");
 
-    dev.ok_here(&["delete", "md", "nodes", "--wait=true"]);
+    dev.ok_here(&["delete", "md", "nodes", "--cascade=foreground"]);
     assert!(dev.names("machines").is_empty() && dev.names("nodes").is_empty());
     assert_eq!(dev.stop(), Some(0), "Ctrl-C ends it in order");
 }

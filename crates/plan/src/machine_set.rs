@@ -253,9 +253,9 @@ fn newborn(set: &MachineSet, name: &str) -> Machine {
     let mut machine = Machine::new(name, template.spec.clone());
     machine.metadata.namespace = set.namespace();
     machine.metadata.labels = Some(template.metadata.labels.clone());
-    if !template.metadata.annotations.is_empty() {
-        machine.metadata.annotations = Some(template.metadata.annotations.clone());
-    }
+    // Also when there are none: `new` puts the annotations of the definition on the object.
+    let annotations = template.metadata.annotations.clone();
+    machine.metadata.annotations = Some(annotations).filter(|all| !all.is_empty());
     machine.metadata.owner_references = Some(vec![owner_reference(set)]);
     let finalizers = [labels::FINALIZER_SERVER, labels::FINALIZER_NODE];
     machine.metadata.finalizers = Some(finalizers.map(str::to_owned).to_vec());

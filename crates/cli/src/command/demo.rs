@@ -2,6 +2,7 @@
 //!
 //! Everything goes through the API server as a user's kubectl would do it.
 
+use super::narrate::say;
 use anyhow::{Context, bail};
 use drover_api::{Machine, MachineDeployment};
 use jiff::Timestamp;
@@ -28,18 +29,19 @@ pub async fn tell(client: Client) -> anyhow::Result<()> {
     let manifest: Value = serde_saphyr::from_str(EXAMPLE).context("reading the example")?;
     let story = Story::of(client, &manifest)?;
 
-    story.chapter("kubectl apply -f examples/metakube/machinedeployment.yaml");
+    say("\n$ kubectl apply -f examples/metakube/machinedeployment.yaml")?;
     let apply = PatchParams::apply("kubectl").force();
     story.pools.patch(&story.name, &apply, &Patch::Apply(&manifest)).await?;
     story.whole("the pool is up", 2, &BTreeSet::new()).await?;
 
-    story.chapter("kubectl -n kube-system scale md nodes --replicas=5");
+    say("\n$ kubectl -n kube-system scale md nodes --replicas=5")?;
     let scale = Patch::Merge(json!({ "spec": { "replicas": 5 } }));
     story.pools.patch_scale(&story.name, &PatchParams::default(), &scale).await?;
     story.whole("the pool has grown", 5, &BTreeSet::new()).await?;
 
-    story
-        .chapter("kubectl -n kube-system patch md nodes  (restartedAt: every machine is replaced)");
+    say(
+        "\n$ kubectl -n kube-system patch md nodes --type merge -p '{\"spec\": {\"template\": ..restartedAt..}}'",
+    )?;
     let old = story.machine_uids().await?;
     let restart = Patch::Merge(json!({ "spec": { "template": { "metadata": { "annotations": {
         "kubectl.kubernetes.io/restartedAt": Timestamp::now().to_string(),
@@ -49,12 +51,11 @@ pub async fn tell(client: Client) -> anyhow::Result<()> {
 
     let victim = story.machines().await?.into_iter().next().context("a pool of five has none")?;
     let name = victim.name_any();
-    story.chapter(&format!("kubectl -n kube-system delete machine {name}"));
+    say(&format!("\n$ kubectl -n kube-system delete machine {name}"))?;
     story.machines.delete(&name, &DeleteParams::default()).await?;
     story.whole("its replacement is there", 5, &victim.uid().into_iter().collect()).await?;
 
-    println!("\nThe pool is healthy.");
-    Ok(())
+    say("\nThe pool is healthy.")
 }
 
 struct Story {
@@ -77,10 +78,6 @@ impl Story {
         })
     }
 
-    fn chapter(&self, line: &str) {
-        println!("\n$ {line}");
-    }
-
     async fn machines(&self) -> anyhow::Result<Vec<Machine>> {
         Ok(self.machines.list(&ListParams::default()).await?.items)
     }
@@ -101,8 +98,7 @@ impl Story {
         loop {
             let state = self.state(old).await?;
             if state.is_whole(replicas) {
-                println!("  {what}: {state}");
-                return Ok(());
+                return say(&format!("  {what}: {state}"));
             }
             if tokio::time::Instant::now() > deadline {
                 bail!("gave up waiting until {what}: {state}, wanted {replicas}");

@@ -2,7 +2,7 @@
 
 use super::manager::{Tuning, connect, node_settings, stop_on_signal};
 use super::{demo, narrate};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use drover_controllers::manager::{Manager, Settings};
 use drover_controllers::rbac;
 use drover_lab::clock::Pace;
@@ -14,6 +14,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::Value;
+use std::fs::{File, TryLockError};
 use std::io::{IsTerminal, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
@@ -58,6 +59,7 @@ fn speed(text: &str) -> Result<f64, String> {
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
+    let data = Data::claim(&args.data)?;
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let world = World::start(Config {
         api_addr: loopback(args.api_port),
@@ -68,13 +70,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     .await
     .context("starting the world; --api-port 0 takes a free port")?;
 
-    let files = Files::write(&args.data, &world)?;
+    let files = Files::write(&data.folder, &world)?;
     let admin = connect(Some(&files.kubeconfig)).await?;
     install(&admin).await?;
     let manager = manager(&args, &files, &admin).await?;
     let working = tokio::spawn(manager.run(stop.clone()));
     say_hello(&files, &world)?;
-    if args.demo || std::io::stdout().is_terminal() {
+    if std::io::stdout().is_terminal() {
         tokio::spawn(narrate::events(admin.clone(), stop.clone()));
     }
     let ended = if args.demo {
@@ -94,6 +96,32 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     ended
 }
 
+/// The folder of one running world. The lock goes with the process, however that ends.
+struct Data {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Data {
+    fn claim(folder: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("creating {}", folder.display()))?;
+        let folder =
+            folder.canonicalize().with_context(|| format!("finding {}", folder.display()))?;
+        let path = folder.join("lock");
+        let lock = File::create(&path).with_context(|| format!("writing {}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { folder, _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                bail!("{} is in use by another drover dev; give another --data", folder.display())
+            }
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("locking {}", path.display()))
+            }
+        }
+    }
+}
+
 /// What a user needs to look into the world. Secret: the files let anyone do anything in it.
 struct Files {
     kubeconfig: PathBuf,
@@ -103,8 +131,6 @@ struct Files {
 
 impl Files {
     fn write(data: &Path, world: &World) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(data).with_context(|| format!("creating {}", data.display()))?;
-        let data = data.canonicalize().with_context(|| format!("finding {}", data.display()))?;
         let files = Self {
             kubeconfig: data.join("kubeconfig"),
             manager_kubeconfig: data.join("manager.kubeconfig"),
@@ -177,14 +203,14 @@ async fn manager(args: &Args, files: &Files, admin: &Client) -> anyhow::Result<M
     Ok(Manager::new(client, Arc::new(provider), settings, Clock::system(), "dev"))
 }
 
-fn say_hello(files: &Files, world: &World) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "API server  {}", world.api_url())?;
-    writeln!(out, "cloud       {}", world.cloud_url())?;
-    writeln!(out)?;
-    writeln!(out, "export KUBECONFIG={}", files.kubeconfig.display())?;
-    writeln!(out, "export OS_CLIENT_CONFIG_FILE={} OS_CLOUD=drover", files.clouds_yaml.display())?;
-    writeln!(out, "kubectl apply -f examples/metakube/machinedeployment.yaml")?;
-    writeln!(out)?;
-    out.flush()
+fn say_hello(files: &Files, world: &World) -> anyhow::Result<()> {
+    let lines = [
+        format!("API server  {}", world.api_url()),
+        format!("cloud       {}", world.cloud_url()),
+        String::new(),
+        format!("export KUBECONFIG={}", files.kubeconfig.display()),
+        format!("export OS_CLIENT_CONFIG_FILE={} OS_CLOUD=drover", files.clouds_yaml.display()),
+        "kubectl apply -f examples/metakube/machinedeployment.yaml".to_owned(),
+    ];
+    lines.iter().try_for_each(|line| narrate::say(line))
 }

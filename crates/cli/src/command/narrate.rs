@@ -1,14 +1,26 @@
-//! Tells what Drover does, a line for each thing that happens, from the Events it writes.
+//! Tells on standard output what happens, a line for each thing, from the Events that Drover writes.
 
+use anyhow::Context;
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use std::collections::BTreeMap;
+use std::io::Write;
 use tokio_util::sync::CancellationToken;
 
-/// Prints every Event of Drover from now on, until stopped.
+/// Writes one line.
+///
+/// # Errors
+/// When nobody reads any more, such as a closed pipe, which must end a story and not crash it.
+pub fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "{line}").and_then(|()| out.flush());
+    written.context("writing to standard output")
+}
+
+/// Prints every Event of Drover from now on, until stopped or nobody reads.
 pub async fn events(client: Client, stop: CancellationToken) {
     let events = watcher(Api::<Event>::all(client), watcher::Config::default())
         .default_backoff()
@@ -20,8 +32,9 @@ pub async fn events(client: Client, stop: CancellationToken) {
             Ok(Some(watcher::Event::Apply(event) | watcher::Event::InitApply(event))) => {
                 let count = event.series.as_ref().map_or(1, |series| series.count);
                 let known = told.insert((event.namespace(), event.name_any()), count);
-                if event.reporting_controller.as_deref() == Some("drover") && known.is_none() {
-                    println!("{}", line(&event));
+                let ours = event.reporting_controller.as_deref() == Some("drover");
+                if ours && known.is_none() && say(&line(&event)).is_err() {
+                    return;
                 }
             }
             Ok(Some(watcher::Event::Delete(event))) => {
@@ -34,18 +47,26 @@ pub async fn events(client: Client, stop: CancellationToken) {
     }
 }
 
-/// `14:03:07  Machine nodes-2vx-00001  ServerCreated  made server .. in zone dbl1`
+/// `14:03:07  ma/nodes-7bbb598c89-2vx4k   ServerRunning         server openstack:///.. runs`, in UTC.
 fn line(event: &Event) -> String {
     let time = event.event_time.as_ref().map_or_else(Timestamp::now, |time| time.0);
     let about = event.regarding.clone().unwrap_or_default();
-    format!(
-        "{}  {} {}  {}  {}",
-        time.strftime("%H:%M:%S"),
-        about.kind.unwrap_or_default(),
-        about.name.unwrap_or_default(),
-        event.reason.as_deref().unwrap_or_default(),
-        event.note.as_deref().unwrap_or_default(),
-    )
+    let kind = about.kind.unwrap_or_default();
+    let object = format!("{}/{}", short(&kind), about.name.unwrap_or_default());
+    let reason = event.reason.as_deref().unwrap_or_default();
+    let note = event.note.as_deref().unwrap_or_default();
+    format!("{}  {object:<26} {reason:<21} {note}", time.strftime("%H:%M:%S"))
+}
+
+/// What kubectl takes for a kind, so that a line's object can be pasted after `kubectl get`.
+fn short(kind: &str) -> String {
+    match kind {
+        "MachineDeployment" => "md".to_owned(),
+        "MachineSet" => "ms".to_owned(),
+        "Machine" => "ma".to_owned(),
+        "CertificateSigningRequest" => "csr".to_owned(),
+        other => other.to_lowercase(),
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +82,9 @@ mod tests {
             "regarding": { "kind": "Machine", "name": "nodes-1" },
         }))
         .unwrap();
-        assert_eq!(line(&event), "14:03:07  Machine nodes-1  ServerCreated  made server s");
+        assert_eq!(
+            line(&event),
+            "14:03:07  ma/nodes-1                 ServerCreated         made server s"
+        );
     }
 }
