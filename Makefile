@@ -9,7 +9,7 @@ dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" f
 	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
 
 test: ## every test of the workspace
-	$(CARGO) test --workspace --all-targets
+	$(CARGO) test --workspace --lib --bins --tests
 
 lint: ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all -- --check

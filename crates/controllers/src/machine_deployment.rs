@@ -72,7 +72,9 @@ async fn act(deployment: &MachineDeployment, plan: Plan, ctx: &Context) -> Resul
                 sets.delete(&Key::new(&key.namespace, &name), &uid).await?;
                 tell(deployment, why, &format!("deleted set {name}"), ctx);
             }
-            Step::PatchDeployment { patch } => {
+            Step::PatchDeployment { mut patch } => {
+                let version = &current.metadata.resource_version;
+                patch["metadata"]["resourceVersion"] = serde_json::json!(version);
                 let deployments = Writer::new(&ctx.client, &ctx.caches.deployments);
                 current = deployments.patch(&key, &patch).await?;
             }

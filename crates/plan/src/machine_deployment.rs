@@ -63,7 +63,8 @@ pub enum Step {
     PatchSet { name: String, patch: Value, resize: Option<Resize>, why: Reason },
     /// With the UID as a precondition.
     DeleteSet { name: String, uid: String, why: Reason },
-    /// A JSON merge patch of the deployment's annotations.
+    /// A JSON merge patch of the deployment's metadata; to be sent with the resource version of the
+    /// status just written.
     PatchDeployment { patch: Value },
     /// Replaces the deployment by this one, resource version included.
     ReplaceDeployment { deployment: Box<MachineDeployment>, why: Reason },
@@ -102,7 +103,7 @@ pub fn plan(seen: &Observed) -> Plan {
     let mut steps: Vec<Step> = family.steps();
     steps.extend(created);
     steps.extend(forget(seen, &family, progress.is_complete));
-    steps.extend(revision_of(seen, &family));
+    steps.extend(mark(seen, &family));
     Plan { status: progress.status, steps, wake: Wake::at(progress.deadline, seen.now) }
 }
 
@@ -286,18 +287,31 @@ fn forget(seen: &Observed, family: &Family, is_complete: bool) -> Vec<Step> {
     surplus.collect()
 }
 
-/// Shows the present revision on the deployment.
-fn revision_of(seen: &Observed, family: &Family) -> Option<Step> {
-    let revision = match family.new_set() {
-        Some(new) => new.next_annotation(labels::REVISION)?.to_owned(),
-        None if seen.deployment.spec.paused || !is_sound(seen) => return None,
-        None => family.next_revision().to_string(),
-    };
-    if seen.deployment.annotations().get(labels::REVISION) == Some(&revision) {
-        return None;
+/// Shows the present revision on the deployment, and holds it until its machines are gone.
+fn mark(seen: &Observed, family: &Family) -> Option<Step> {
+    let mut metadata = Map::new();
+    let revision = revision_of(seen, family);
+    if let Some(revision) = revision
+        && seen.deployment.annotations().get(labels::REVISION) != Some(&revision)
+    {
+        metadata.insert("annotations".to_owned(), json!({ labels::REVISION: revision }));
     }
-    let patch = json!({ "metadata": { "annotations": { labels::REVISION: revision } } });
-    Some(Step::PatchDeployment { patch })
+    // MetaKube: whoever waits for the end of a deployment waits for the end of its machines.
+    let held = seen.deployment.finalizers();
+    if is_sound(seen) && !held.iter().any(|it| it == labels::FINALIZER_FOREGROUND) {
+        let finalizers = held.iter().map(String::as_str).chain([labels::FINALIZER_FOREGROUND]);
+        metadata.insert("finalizers".to_owned(), finalizers.collect());
+    }
+    let patch = json!({ "metadata": metadata });
+    (patch["metadata"] != json!({})).then_some(Step::PatchDeployment { patch })
+}
+
+fn revision_of(seen: &Observed, family: &Family) -> Option<String> {
+    match family.new_set() {
+        Some(new) => new.next_annotation(labels::REVISION).map(str::to_owned),
+        None if seen.deployment.spec.paused || !is_sound(seen) => None,
+        None => Some(family.next_revision().to_string()),
+    }
 }
 
 /// Gardener: `spec.rollbackTo` puts the template of a revision back, once.
