@@ -1,6 +1,7 @@
-//! What clients send: JSON or YAML, checked against the kind the URL names, with Go's words for what is wrong.
+//! What clients send: JSON, YAML or protobuf, checked against the kind the URL names, with Go's words for what is wrong.
 
 use super::create::without_managers;
+use super::protobuf;
 use super::registry::Kind;
 use super::request::Request;
 use super::status::Status;
@@ -16,7 +17,7 @@ pub(super) struct Decoded {
     pub complaints: Vec<String>,
 }
 
-/// Reads a JSON or YAML body.
+/// Reads a body; custom kinds have no form in protobuf.
 pub(super) fn decode(request: &Request) -> Result<Decoded, Status> {
     let media = request.content_type.split(';').next().unwrap_or_default().trim();
     match media {
@@ -30,6 +31,12 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Status> {
         "application/yaml" => yaml(&request.body).map_err(|why| {
             Status::bad_request(format!("error converting YAML to JSON: yaml: {why}"))
         }),
+        protobuf::MEDIA if !request.kind.custom => {
+            let object = protobuf::decode(&request.body).map_err(|why| {
+                Status::bad_request(format!("the object provided is unrecognized: {why}"))
+            })?;
+            Ok(Decoded { object, complaints: Vec::new() })
+        }
         _ => Err(Status::new(
             415,
             "UnsupportedMediaType",

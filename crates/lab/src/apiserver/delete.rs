@@ -7,7 +7,7 @@ use super::registry::Kind;
 use super::request::{Query, Request};
 use super::status::Status;
 use super::store::{Entry, Key};
-use super::{Answer, ApiServer, body, crds, prepare};
+use super::{Answer, ApiServer, body, crds, prepare, protobuf};
 use crate::schema::FieldError;
 use serde_json::{Value, json};
 
@@ -86,10 +86,10 @@ impl DeleteOptions {
 
 fn options_object(request: &Request) -> Result<Value, Status> {
     let media = request.content_type.split(';').next().unwrap_or_default();
-    let read = if media == "application/yaml" {
-        body::yaml(&request.body).map(|decoded| decoded.object)
-    } else {
-        body::json(&request.body).map(|decoded| decoded.object)
+    let read = match media {
+        protobuf::MEDIA => protobuf::decode(&request.body),
+        "application/yaml" => body::yaml(&request.body).map(|decoded| decoded.object),
+        _ => body::json(&request.body).map(|decoded| decoded.object),
     };
     let object = read.map_err(|why| {
         Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"))

@@ -11,6 +11,7 @@ mod media;
 mod openapi;
 mod patch;
 mod prepare;
+mod protobuf;
 mod read;
 pub mod registry;
 mod render;
