@@ -123,16 +123,17 @@ impl Stage {
     /// # Errors
     /// When the cloud's file cannot be read.
     pub fn work(&self, wires: Wires) -> anyhow::Result<Working> {
-        self.work_as(wires, |_| {})
+        self.work_as(wires, "sim", |_| {})
     }
 
-    /// A manager at work over these wires, with other settings.
+    /// A manager of this name at work over these wires, with other settings.
     ///
     /// # Errors
     /// When the cloud's file cannot be read.
     pub fn work_as(
         &self,
         wires: Wires,
+        identity: &str,
         change: impl FnOnce(&mut Settings),
     ) -> anyhow::Result<Working> {
         let clock = self.world.clock();
@@ -147,7 +148,7 @@ impl Stage {
         settings.elect_leader = false;
         change(&mut settings);
         let manager =
-            Manager::new(client, provider, settings, Clock::of(move || clock.now()), "sim");
+            Manager::new(client, provider, settings, Clock::of(move || clock.now()), identity);
         let stop = CancellationToken::new();
         let task = tokio::spawn(manager.run(stop.clone()));
         Ok(Working { stop, task })

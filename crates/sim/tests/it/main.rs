@@ -2,5 +2,6 @@
 
 mod death;
 mod drain;
+mod leader;
 mod storm;
 mod story;
