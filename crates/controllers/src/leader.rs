@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
 use kube::api::PostParams;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,15 +30,31 @@ pub struct Candidate {
     seen: Option<(String, Instant)>,
 }
 
+/// The lead, held until it is lost or given up.
+pub struct Lead {
+    /// Cancelled when the lead is lost, or when the manager is to stop.
+    pub working: CancellationToken,
+    given_up: CancellationToken,
+    holding: JoinHandle<()>,
+}
+
+impl Lead {
+    /// Lets the next one in at once. To be called when nothing is in hand any more.
+    pub async fn give_up(self) {
+        self.given_up.cancel();
+        // A holder that panicked leaves a Lease that runs out.
+        let _ = self.holding.await;
+    }
+}
+
 impl Candidate {
     /// A candidate for the Lease `name` in the namespace of `api`; `identity` is unique per process.
     pub fn new(api: Api<Lease>, name: &str, identity: &str, clock: Clock) -> Self {
         Self { api, name: name.to_owned(), identity: identity.to_owned(), clock, seen: None }
     }
 
-    /// Waits until this candidate leads. The token returned is cancelled when the lead is lost, and
-    /// the Lease is given up when `stop` is.
-    pub async fn lead(mut self, stop: CancellationToken) -> Option<CancellationToken> {
+    /// Waits until this candidate leads; `None` when `stop` comes first.
+    pub async fn lead(mut self, stop: CancellationToken) -> Option<Lead> {
         loop {
             if matches!(self.step().await, Ok(true)) {
                 break;
@@ -48,17 +65,18 @@ impl Candidate {
                 () = tokio::time::sleep(RETRY_PERIOD) => {}
             }
         }
-        let leading = stop.child_token();
-        tokio::spawn(self.hold(leading.clone(), stop));
-        Some(leading)
+        let (working, given_up) = (stop.child_token(), CancellationToken::new());
+        let holding = tokio::spawn(self.hold(working.clone(), given_up.clone()));
+        Some(Lead { working, given_up, holding })
     }
 
-    async fn hold(mut self, leading: CancellationToken, stop: CancellationToken) {
+    /// Renews until the lead is given up, also while the last work is being finished.
+    async fn hold(mut self, working: CancellationToken, given_up: CancellationToken) {
         let mut renewed = Instant::now();
         while renewed.elapsed() < RENEW_DEADLINE {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return self.release().await,
+                () = given_up.cancelled() => return self.release().await,
                 () = tokio::time::sleep(RETRY_PERIOD) => {}
             }
             let tried = Instant::now();
@@ -73,7 +91,7 @@ impl Candidate {
             }
         }
         tracing::error!(lease = self.name, "the lead is lost, work stops");
-        leading.cancel();
+        working.cancel();
     }
 
     /// One look and at most one write: whether this candidate leads now.
@@ -116,7 +134,7 @@ impl Candidate {
         won(self.api.create(&PostParams::default(), &lease).await)
     }
 
-    /// Lets the next one in at once. Best effort: otherwise the Lease runs out.
+    /// Best effort: otherwise the Lease runs out.
     async fn release(self) {
         let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else { return };
         let spec = lease.spec.get_or_insert_default();

@@ -93,17 +93,15 @@ impl Manager {
     /// Leads when it is this manager's turn, works until stopped or until the lead is lost, and ends
     /// when all that was in hand is done. Whether it was stopped, and not overthrown, is the answer.
     pub async fn run(self, stop: CancellationToken) -> bool {
-        let working = if self.settings.elect_leader {
-            let leases = Api::namespaced(self.client.clone(), NAMESPACE);
-            let candidate = Candidate::new(leases, "drover", &self.identity, self.clock.clone());
-            match candidate.lead(stop.clone()).await {
-                Some(leading) => leading,
-                None => return true,
-            }
-        } else {
-            stop.child_token()
-        };
-        self.work(working).await;
+        if !self.settings.elect_leader {
+            self.work(stop.child_token()).await;
+            return true;
+        }
+        let leases = Api::namespaced(self.client.clone(), NAMESPACE);
+        let candidate = Candidate::new(leases, "drover", &self.identity, self.clock.clone());
+        let Some(lead) = candidate.lead(stop.clone()).await else { return true };
+        self.work(lead.working.clone()).await;
+        lead.give_up().await;
         stop.is_cancelled()
     }
 
