@@ -43,7 +43,7 @@ pub use meta::{MachineTemplate, TemplateMetadata};
 pub use provider_spec::{
     AdditionalVolume, CredentialValue, CredentialsSource, DescriptionError, NetworkParameters,
     OperatingSystem, Provisioning, Reference, ReferenceKind, Resolved, RootVolume,
-    ServerDescription, ServerParameters, UserDataSource, class_reference, describe, references,
+    ServerDescription, ServerParameters, UserDataSource, class_reference, describe,
 };
 pub use selector::Selector;
 pub use set::{DeletePolicy, MachineSet, MachineSetSpec, MachineSetStatus};

@@ -222,20 +222,6 @@ fn variable(path: &str, value: &Value) -> Result<CredentialValue, DescriptionErr
     }
 }
 
-/// All references in a value, wherever they are.
-pub fn references(value: &Value, found: &mut BTreeSet<Reference>) {
-    match value {
-        Value::Object(map) => {
-            if let Ok(CredentialValue::Reference(reference)) = variable("", value) {
-                found.insert(reference);
-            }
-            map.values().for_each(|value| references(value, found));
-        }
-        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
-        _ => {}
-    }
-}
-
 /// How many letters must change to make one word the other; case does not count.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());

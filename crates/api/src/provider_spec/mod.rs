@@ -13,10 +13,7 @@ pub use server::{AdditionalVolume, NetworkParameters, RootVolume, ServerParamete
 
 use crate::{DeletionPolicy, MachineClass, MachineSpec, SecretReference};
 use serde_json::Value;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeMap, fmt};
 
 /// A server and its operating system, whatever the dialect it was described in.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,18 +208,8 @@ pub fn class_reference(spec: &MachineSpec) -> Option<(&'static str, &str)> {
         .or_else(|| spec.class.as_ref().map(|class| ("spec.class", class.name.as_str())))
 }
 
-/// All keys of Secrets and ConfigMaps that a spec refers to, for the caller to read before [`describe`].
-#[must_use]
-pub fn references(spec: &MachineSpec) -> BTreeSet<Reference> {
-    let mut found = BTreeSet::new();
-    if let Some(value) = &spec.provider_spec.value {
-        fields::references(value, &mut found);
-    }
-    found
-}
-
 /// Reads the description of a server. `class` is what [`class_reference`] names, `resolved` what
-/// [`references`] resolve to; those of credentials are not needed here.
+/// is known of the references in it; those of credentials are not needed here.
 ///
 /// # Errors
 /// The first thing in it that cannot be used.

@@ -107,21 +107,18 @@ fn metakube_aliases_and_volumes_are_read() {
 }
 
 #[test]
-fn references_are_listed_resolved_and_never_printed() {
+fn references_are_asked_for_resolved_and_never_printed() {
     let reference = json!({"secretKeyRef": {"namespace": "n", "name": "cloud", "key": "flavor"}});
     let mut value = with(metakube(), "/cloudProviderSpec/flavor", reference);
     value["cloudProviderSpec"]["password"] = json!("hunter2");
     let spec = spec(value);
-    let asked = references(&spec);
+    let error = describe(&spec, None, &Resolved::new()).unwrap_err();
     assert_eq!(
-        asked.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["key flavor of Secret n/cloud"]
-    );
-    assert_eq!(
-        describe(&spec, None, &Resolved::new()).unwrap_err().to_string(),
+        error.to_string(),
         "spec.providerSpec.value.cloudProviderSpec.flavor: key flavor of Secret n/cloud does not exist; create it"
     );
-    let resolved = asked.into_iter().map(|it| (it, "m1.big".to_owned())).collect();
+    let DescriptionError::Unresolved { reference, .. } = error else { panic!("{error}") };
+    let resolved = [(reference, "m1.big".to_owned())].into();
     let description = describe(&spec, None, &resolved).unwrap();
     assert_eq!(description.server.flavor, "m1.big");
     assert!(!format!("{description:?}").contains("hunter2"));

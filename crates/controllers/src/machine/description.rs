@@ -3,8 +3,8 @@
 use crate::cache::Key;
 use crate::context::Context;
 use drover_api::{
-    CredentialValue, CredentialsSource, Machine, Reference, ReferenceKind, ServerDescription,
-    UserDataSource, class_reference, describe, references,
+    CredentialValue, CredentialsSource, DescriptionError, Machine, Reference, ReferenceKind,
+    ServerDescription, UserDataSource, class_reference, describe,
 };
 use drover_provider::Credentials;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -23,26 +23,32 @@ pub enum Error {
     Missing { what: String },
 }
 
-/// Reads the description. What it refers to is read live; most descriptions refer to nothing.
+/// Reads the description. A value that it takes from a Secret or ConfigMap is read live; most
+/// descriptions take none, and credentials are read only when the cloud is asked.
 ///
 /// # Errors
 /// When the API server does not answer. A description that makes no sense is an answer.
 pub async fn read(machine: &Machine, ctx: &Context) -> Result<Described, Error> {
-    let mut resolved = BTreeMap::new();
-    for reference in references(&machine.spec) {
-        match resolve(&reference, ctx).await {
-            Ok(value) => {
-                resolved.insert(reference, value);
-            }
-            // Whether it matters is for the description to say.
-            Err(Error::Missing { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
     let namespace = machine.namespace().unwrap_or_default();
     let class = class_reference(&machine.spec)
         .and_then(|(_, name)| ctx.caches.classes.get(&Key::new(namespace, name)));
-    Ok(describe(&machine.spec, class.as_deref(), &resolved).map_err(|error| error.to_string()))
+    let mut resolved = BTreeMap::new();
+    loop {
+        let error = match describe(&machine.spec, class.as_deref(), &resolved) {
+            Ok(description) => return Ok(Ok(description)),
+            Err(error) => error,
+        };
+        let DescriptionError::Unresolved { reference, .. } = &error else {
+            return Ok(Err(error.to_string()));
+        };
+        // Each round resolves one more, so there are no more rounds than references.
+        let value = match resolve(reference, ctx).await {
+            Ok(value) if !resolved.contains_key(reference) => value,
+            Ok(_) | Err(Error::Missing { .. }) => return Ok(Err(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        resolved.insert(reference.clone(), value);
+    }
 }
 
 /// The credentials a description names; empty for the manager's own.
