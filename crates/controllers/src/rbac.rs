@@ -38,6 +38,8 @@ const CLUSTER_RULES: &[Rule] = &[
         &[],
         &["patch", "update"],
     ),
+    // Its UID marks the cluster's resources in the cloud.
+    ("", &["namespaces"], &["kube-system"], &["get"]),
     ("", &["nodes"], &[], &["get", "list", "watch", "patch", "delete"]),
     ("", &["pods"], &[], &["get", "list", "watch", "delete"]),
     ("", &["pods/eviction"], &[], &["create"]),

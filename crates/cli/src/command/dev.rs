@@ -1,6 +1,6 @@
 //! `drover dev`: a whole world on this machine, and Drover at work in it.
 
-use super::manager::{Tuning, connect, node_settings, stop_on_signal};
+use super::manager::{Tuning, cluster_id, connect, node_settings, stop_on_signal};
 use super::{demo, narrate};
 use anyhow::{Context, bail};
 use drover_controllers::manager::{Manager, Settings};
@@ -197,8 +197,7 @@ async fn manager(args: &Args, files: &Files, admin: &Client) -> anyhow::Result<M
     let credentials = OpenStack::credentials_of(&clouds, "drover")?;
     let provider = OpenStack::new(Setup::new(Some(credentials)));
     let nodes = node_settings(admin, None).await?;
-    let mut settings = Settings::new("drover-dev".to_owned(), nodes);
-    settings.elect_leader = false;
+    let mut settings = Settings::new(cluster_id(admin).await?, nodes);
     args.tuning.apply(&mut settings);
     Ok(Manager::new(client, Arc::new(provider), settings, Clock::system(), "dev"))
 }

@@ -111,7 +111,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 }
 
 /// The UID of kube-system: there as long as the cluster is, and in no other.
-async fn cluster_id(client: &Client) -> anyhow::Result<String> {
+pub async fn cluster_id(client: &Client) -> anyhow::Result<String> {
     let namespaces = Api::<Namespace>::all(client.clone());
     let system = namespaces.get("kube-system").await.context("reading namespace kube-system")?;
     system.uid().context("namespace kube-system has no UID; give --cluster-id")
