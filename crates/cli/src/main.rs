@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     match run(Drover::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("drover: {error:#}");
+            eprintln!("drover: {}", told(&error));
             ExitCode::FAILURE
         }
     }
@@ -63,6 +63,27 @@ fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }
 
+/// An error with its causes, each said once: some libraries repeat the cause in their own words.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let refused = match cause.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => Some(status.message.clone()),
+            _ => None,
+        };
+        let last = refused.is_some();
+        let said = refused.unwrap_or_else(|| cause.to_string());
+        if !text.contains(said.trim()) {
+            let joint = if text.is_empty() { "" } else { ": " };
+            text.extend([joint, said.trim()]);
+        }
+        if last {
+            break;
+        }
+    }
+    text
+}
+
 /// Logs go to standard error, in colour on a terminal alone (<https://no-color.org>).
 fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
@@ -77,4 +98,23 @@ fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
         LogFormat::Json => log.json().init(),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn an_error_says_each_cause_once() {
+        let refused = kube::Error::Api(Status::failure("no such namespace", "NotFound").boxed());
+        let error = anyhow::Error::new(refused).context("reading namespace kube-system");
+        assert_eq!(told(&error), "reading namespace kube-system: no such namespace");
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Drover::command().debug_assert();
+    }
 }

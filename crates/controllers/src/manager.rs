@@ -99,7 +99,9 @@ impl Manager {
         }
         let leases = Api::namespaced(self.client.clone(), NAMESPACE);
         let candidate = Candidate::new(leases, "drover", &self.identity, self.clock.clone());
+        tracing::info!(manager = self.identity, "waits for the lead, the Lease {NAMESPACE}/drover");
         let Some(lead) = candidate.lead(stop.clone()).await else { return true };
+        tracing::info!(manager = self.identity, "leads");
         self.work(lead.working.clone()).await;
         lead.give_up().await;
         stop.is_cancelled()

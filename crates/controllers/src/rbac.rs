@@ -61,6 +61,8 @@ const SYSTEM_RULES: &[Rule] = &[
     ("coordination.k8s.io", &["leases"], &[], &["create"]),
     ("coordination.k8s.io", &["leases"], &["drover"], &["get", "update"]),
     ("", &["secrets"], &[], &["get", "list", "watch", "create", "patch", "delete"]),
+    // Its UID marks what this cluster has in the cloud.
+    ("", &["namespaces"], &[NAMESPACE], &["get"]),
 ];
 
 /// In a namespace with credentials that machines refer to.

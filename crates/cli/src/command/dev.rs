@@ -41,6 +41,7 @@ pub struct Args {
     cloud_port: u16,
     /// How many times faster than life servers and pods start
     #[arg(long, default_value_t = 5.0, value_name = "N", value_parser = speed)]
+    #[arg(allow_negative_numbers = true)]
     speed: f64,
     /// Tell the story of a pool, step by step, and end
     #[arg(long)]
@@ -76,6 +77,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let manager = manager(&args, &files, &admin).await?;
     let working = tokio::spawn(manager.run(stop.clone()));
     say_hello(&files, &world)?;
+    if !args.demo {
+        narrate::say("kubectl apply -f examples/metakube/machinedeployment.yaml\n")?;
+    }
     if std::io::stdout().is_terminal() {
         tokio::spawn(narrate::events(admin.clone(), stop.clone()));
     }
@@ -209,7 +213,6 @@ fn say_hello(files: &Files, world: &World) -> anyhow::Result<()> {
         String::new(),
         format!("export KUBECONFIG={}", files.kubeconfig.display()),
         format!("export OS_CLIENT_CONFIG_FILE={} OS_CLOUD=drover", files.clouds_yaml.display()),
-        "kubectl apply -f examples/metakube/machinedeployment.yaml".to_owned(),
     ];
     lines.iter().try_for_each(|line| narrate::say(line))
 }
