@@ -296,7 +296,8 @@ fn mark(seen: &Observed, family: &Family) -> Option<Step> {
     {
         metadata.insert("annotations".to_owned(), json!({ labels::REVISION: revision }));
     }
-    // MetaKube: whoever waits for the end of a deployment waits for the end of its machines.
+    // MetaKube: a deployment that is deleted without a propagation policy stays until its machines
+    // are gone.
     let held = seen.deployment.finalizers();
     if is_sound(seen) && !held.iter().any(|it| it == labels::FINALIZER_FOREGROUND) {
         let finalizers = held.iter().map(String::as_str).chain([labels::FINALIZER_FOREGROUND]);
