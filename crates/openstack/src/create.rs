@@ -160,9 +160,21 @@ impl Creation<'_> {
                 if fault.surely_nothing_done() {
                     self.deeds.refused(&self.machine);
                 }
-                Err(fault)
+                Err(self.with_zone(fault))
             }
         }
+    }
+
+    /// Nova: the refusal of a zone does not say which.
+    fn with_zone(&self, mut fault: Fault) -> Fault {
+        if let (Fault::Answered(refusal), Some(zone)) =
+            (&mut fault, &self.parameters.availability_zone)
+            && refusal.message.contains("availability zone")
+        {
+            let given = format!(": availabilityZone {zone:?}; give a zone of the region");
+            refusal.message.push_str(&given);
+        }
+        fault
     }
 
     /// The volumes by slot, made where they are missing.

@@ -4,6 +4,7 @@ use crate::faults::{Life, Wire};
 use anyhow::{Context, bail};
 use drover_api::{Machine, MachineDeployment};
 use drover_controllers::manager::{Manager, Settings};
+use drover_controllers::metrics::Metrics;
 use drover_controllers::rbac;
 use drover_lab::apiserver::access::User;
 use drover_lab::apiserver::{Peer, Service};
@@ -44,6 +45,7 @@ pub struct Stage {
 pub struct Working {
     pub stop: CancellationToken,
     pub task: JoinHandle<bool>,
+    pub metrics: Metrics,
 }
 
 /// The wires of one manager.
@@ -150,8 +152,9 @@ impl Stage {
         let manager =
             Manager::new(client, provider, settings, Clock::of(move || clock.now()), identity);
         let stop = CancellationToken::new();
+        let metrics = manager.metrics();
         let task = tokio::spawn(manager.run(stop.clone()));
-        Ok(Working { stop, task })
+        Ok(Working { stop, task, metrics })
     }
 
     fn cluster(&self) -> Cluster {

@@ -146,10 +146,14 @@ pub enum Error {
     ClusterCa,
     #[error("ssh key number {number} spans several lines; write each key as an entry of its own")]
     SshKey { number: usize },
-    #[error("node label {key:?} with value {value:?} is not valid in Kubernetes")]
+    #[error(
+        "node label {key:?} with value {value:?} is not valid in Kubernetes; write at most 63 \
+         letters, digits, '-', '_' and '.', the key with a prefix and a slash before it if need be"
+    )]
     Label { key: String, value: String },
     #[error(
-        "taint {taint:?} is not valid in Kubernetes; write key, value and effect as for a Node"
+        "taint {taint:?} is not valid in Kubernetes; write key, value and effect as for a Node: \
+         NoSchedule, PreferNoSchedule or NoExecute"
     )]
     Taint { taint: String },
     #[error("cluster domain {domain:?} is no DNS name")]

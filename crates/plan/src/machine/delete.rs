@@ -1,7 +1,7 @@
 //! The end of a machine: drained with care, deleted in the cloud to the last port, then let go.
 
 use super::draft::{Draft, later};
-use super::{Answer, Question, Step};
+use super::{Answer, Question, Retry, Step};
 use crate::drain;
 use crate::node;
 use crate::reason::Reason;
@@ -238,6 +238,11 @@ fn is_deleted(draft: &mut Draft) -> bool {
             draft.condition(type_, ConditionStatus::False, Reason::ServerDeleting, &message);
             draft.no_error();
         }
+        Some(Answer::Refused(refused))
+            if refused.retry == Retry::OnChange && was_never_ordered(draft) =>
+        {
+            return true;
+        }
         Some(Answer::Refused(refused)) => {
             let refusals = draft.seen.heard.map_or(0, |heard| heard.refusals);
             let forced = draft.status.deletion_policy == Some(DeletionPolicy::Forced);
@@ -264,4 +269,12 @@ fn is_deleted(draft: &mut Draft) -> bool {
     let description = Reason::ServerDeleting.sentence();
     draft.operation(OperationType::Delete, OperationState::Processing, description);
     false
+}
+
+/// Whether the cloud was never asked to make anything: the promise is written before the first call that
+/// does. A description that could not even be ordered by must not hold its machine for ever.
+fn was_never_ordered(draft: &Draft) -> bool {
+    draft.memory().is_empty()
+        && draft.status.provider_id.is_none()
+        && draft.seen.machine.spec.provider_id.is_none()
 }

@@ -204,7 +204,8 @@ fn bad_bounds(seen: &Observed) -> Option<Condition> {
     let text = match (bound(labels::AUTOSCALER_MIN), bound(labels::AUTOSCALER_MAX)) {
         (Some(Err(wrong)), _) | (_, Some(Err(wrong))) => wrong,
         (Some(Ok(min)), Some(Ok(max))) if min > max => {
-            format!("the least size {min} is above the greatest size {max}")
+            let (least, most) = (labels::AUTOSCALER_MIN, labels::AUTOSCALER_MAX);
+            format!("annotation {least:?}: {min} is above {max} of annotation {most:?}")
         }
         (Some(Ok(_)), None) => format!("annotation {:?} is missing", labels::AUTOSCALER_MAX),
         (None, Some(Ok(_))) => format!("annotation {:?} is missing", labels::AUTOSCALER_MIN),

@@ -3,5 +3,7 @@
 mod death;
 mod drain;
 mod leader;
+mod manifests;
+mod oddities;
 mod storm;
 mod story;
