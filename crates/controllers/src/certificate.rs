@@ -53,7 +53,8 @@ async fn observe(request: &Request, ctx: &Context) -> Result<Vec<KnownMachine>, 
         Asker::Node(name) => ctx.caches.machines_of_node_name(&name),
         Asker::Stranger => Vec::new(),
     };
-    Ok(machines.iter().map(|machine| known(machine)).collect())
+    let complete = |machine: &Arc<Machine>| ctx.minds.of(machine).complete(machine);
+    Ok(machines.iter().map(|machine| known(&complete(machine))).collect())
 }
 
 fn known(machine: &Machine) -> KnownMachine {

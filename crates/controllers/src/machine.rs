@@ -5,17 +5,18 @@ mod description;
 mod eviction;
 mod minds;
 
-pub use minds::Minds;
+pub use minds::{Known, Minds};
 
 use crate::cache::Key;
 use crate::context::Context;
 use crate::events::Tone;
 use crate::queue::Outcome;
+use crate::token;
 use crate::write::{Error as WriteError, Writer, delete_exactly};
 use description::Described;
 use drover_api::{Machine, MachineStatus};
-use drover_plan::machine::{self as plan, Answer, Event, Observed, Plan, Question, Step};
-use drover_plan::{node, reason::Reason};
+use drover_plan::machine::{self as plan, Answer, Event, Observed, Plan, Question, Report, Step};
+use drover_plan::{Wake, node, reason::Reason};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams};
@@ -38,7 +39,7 @@ pub enum Error {
     #[error("machine {machine:?}")]
     Describe { machine: String, source: description::Error },
     #[error("machine {machine:?}")]
-    Token { machine: String, source: crate::token::Error },
+    Token { machine: String, source: token::Error },
 }
 
 /// Looks at one machine, and again for each answer of the cloud.
@@ -65,13 +66,15 @@ enum Looked {
     Answered,
 }
 
-async fn look(machine: &Machine, ctx: &Context) -> Result<Looked, Error> {
+async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
+    let mind = ctx.minds.of(written);
+    let machine = mind.complete(written);
+    let machine = machine.as_ref();
     let described = description::read(machine, ctx)
         .await
         .map_err(|source| Error::Describe { machine: machine.name_any(), source })?;
     let plan = {
         let seen = Seen::gather(machine, &described, ctx);
-        let mind = ctx.minds.of(machine);
         plan::plan(&Observed {
             machine,
             description: described.as_ref().map_err(String::as_str),
@@ -87,7 +90,8 @@ async fn look(machine: &Machine, ctx: &Context) -> Result<Looked, Error> {
             now: ctx.clock.now(),
         })
     };
-    act(machine, &described, plan, ctx).await
+    let report = plan::report(written, &plan, mind.unwritten_since(), ctx.clock.now());
+    act(written, &described, plan, report, ctx).await
 }
 
 /// What the caches show around a machine.
@@ -124,9 +128,10 @@ async fn act(
     machine: &Machine,
     described: &Described,
     plan: Plan,
+    report: Report,
     ctx: &Context,
 ) -> Result<Looked, Error> {
-    let Plan { patch, status, steps, events, wake } = plan;
+    let Plan { patch, status, promises: _, steps, events, wake } = plan;
     let machines = Writer::new(&ctx.client, &ctx.caches.machines);
     let key = Key::of(machine);
     let patched = match patch {
@@ -134,7 +139,14 @@ async fn act(
         None => None,
     };
     let current = patched.as_ref().unwrap_or(machine);
-    let written = record(current, status, &machines).await?;
+    let now = ctx.clock.now();
+    let (written, again) = match report {
+        Report::Never => (None, Wake::OnChange),
+        Report::Now => (Some(record(current, status.clone(), &machines).await?), Wake::OnChange),
+        Report::At(time) => (None, Wake::at(Some(time), now)),
+    };
+    let withheld = matches!(report, Report::At(_)).then_some(status);
+    ctx.minds.withhold(machine, withheld, now);
     let current = written.as_ref().unwrap_or(current);
     for event in events {
         tell(machine, event, ctx);
@@ -146,19 +158,16 @@ async fn act(
             answered = true;
         }
     }
-    Ok(if answered { Looked::Answered } else { Looked::Done(wake.into()) })
+    Ok(if answered { Looked::Answered } else { Looked::Done(wake.or(again).into()) })
 }
 
 async fn record(
     machine: &Machine,
     status: MachineStatus,
     machines: &Writer<'_, Machine>,
-) -> Result<Option<Machine>, Error> {
-    if machine.status.as_ref() == Some(&status) {
-        return Ok(None);
-    }
+) -> Result<Machine, Error> {
     let next = Machine { status: Some(status), ..machine.clone() };
-    Ok(Some(machines.status(&next).await?))
+    Ok(machines.status(&next).await?)
 }
 
 async fn take(
@@ -204,14 +213,14 @@ async fn take(
 
 /// Once for each token: a plan that sees no token cannot know that it is gone.
 async fn delete_token(machine: &Machine, ctx: &Context) -> Result<(), Error> {
-    if ctx.minds.of(machine).token_is_gone {
-        return Ok(());
-    }
     let uid = machine.uid().unwrap_or_default();
-    crate::token::delete(&ctx.client, &uid)
-        .await
-        .map_err(|source| Error::Token { machine: machine.name_any(), source })?;
-    ctx.minds.token_is_gone(machine, true);
+    let deleted = match ctx.minds.of(machine).token {
+        Known::Gone => return Ok(()),
+        Known::There(token) => token::delete_this(&ctx.client, &token).await,
+        Known::Nothing => token::delete(&ctx.client, &uid).await,
+    };
+    deleted.map_err(|source| Error::Token { machine: machine.name_any(), source })?;
+    ctx.minds.knows_token(machine, Known::Gone);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Objects already begun come before new ones, so that a machine is finished before the next is
 //! started; among equals the one that waited longest comes first. An object is never worked on twice
-//! at once.
+//! at once. What only counts others is looked at once for a burst of changes ([`Queue::add_soon`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -15,7 +15,6 @@ use tokio::time::Instant;
 const BACKOFF_FIRST: Duration = Duration::from_millis(200);
 /// The longest wait after failures.
 const BACKOFF_MAX: Duration = Duration::from_secs(120);
-
 /// How urgent an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
@@ -60,10 +59,13 @@ impl<K> Clone for Queue<K> {
 }
 
 struct State<K> {
+    rest: Duration,
     serial: u64,
     ready: BTreeSet<(Urgency, u64, K)>,
     entries: BTreeMap<K, Entry>,
     timers: BTreeSet<(Instant, K)>,
+    /// Until when objects rest that were looked at lately.
+    resting: BTreeMap<K, Instant>,
 }
 
 #[derive(Default)]
@@ -72,22 +74,30 @@ struct Entry {
     timer: Option<Instant>,
     running: bool,
     again: Option<Urgency>,
+    again_soon: bool,
     failures: u32,
 }
 
 impl<K: Ord + Clone + Debug> Default for Queue<K> {
     fn default() -> Self {
-        let state = State {
-            serial: 0,
-            ready: BTreeSet::new(),
-            entries: BTreeMap::new(),
-            timers: BTreeSet::new(),
-        };
-        Self { state: Arc::new(Mutex::new(state)), changed: Arc::default() }
+        Self::resting(Duration::ZERO)
     }
 }
 
 impl<K: Ord + Clone + Debug> Queue<K> {
+    /// A queue whose objects rest so long after a look before [`Queue::add_soon`] counts.
+    pub fn resting(rest: Duration) -> Self {
+        let state = State {
+            rest,
+            serial: 0,
+            ready: BTreeSet::new(),
+            entries: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            resting: BTreeMap::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), changed: Arc::default() }
+    }
+
     /// Something changed about this object. A backoff in force is kept: an object that fails and
     /// writes its failure must not wake itself by that write.
     pub fn add(&self, key: K, urgency: Urgency) {
@@ -106,6 +116,24 @@ impl<K: Ord + Clone + Debug> Queue<K> {
             entry.failures = 0;
         }
         self.add(key, urgency);
+    }
+
+    /// Something changed that the object only counts: it is looked at now if it was not looked at
+    /// lately, else when it has rested, together with all that changes until then.
+    pub fn add_soon(&self, key: K, urgency: Urgency) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        match state.resting.get(&key).copied().filter(|until| *until > now) {
+            None if !state.entries.get(&key).is_some_and(|entry| entry.running) => {
+                drop(state);
+                self.add(key, urgency);
+            }
+            until => {
+                state.make_ready_later(key, until);
+                drop(state);
+                self.changed.notify_one();
+            }
+        }
     }
 
     /// The next object, as soon as there is one. It is this caller's until [`Queue::done`].
@@ -171,6 +199,24 @@ impl<K: Ord + Clone + Debug> State<K> {
         }
     }
 
+    /// At `until`, or when it has rested from the look that is going on.
+    fn make_ready_later(&mut self, key: K, until: Option<Instant>) {
+        let entry = self.entries.entry(key.clone()).or_default();
+        if entry.running {
+            entry.again_soon = true;
+            return;
+        }
+        let sooner = entry.timer.is_none_or(|at| until.is_some_and(|until| until < at));
+        let Some(until) = until.filter(|_| sooner && entry.ready.is_none() && entry.failures == 0)
+        else {
+            return;
+        };
+        if let Some(at) = entry.timer.replace(until) {
+            self.timers.remove(&(at, key.clone()));
+        }
+        self.timers.insert((until, key));
+    }
+
     fn take(&mut self, now: Instant) -> (Option<K>, Option<Instant>) {
         while let Some((at, key)) = self.timers.first().cloned()
             && at <= now
@@ -192,7 +238,8 @@ impl<K: Ord + Clone + Debug> State<K> {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.running = false;
         let again = entry.again.take();
-        let wait = match outcome {
+        let again_soon = std::mem::take(&mut entry.again_soon);
+        let mut wait = match outcome {
             Outcome::Settled => None,
             Outcome::WakeAfter(wait) => Some(wait),
             Outcome::Failed => Some(backoff(entry.failures)),
@@ -200,6 +247,13 @@ impl<K: Ord + Clone + Debug> State<K> {
         };
         let failed = matches!(outcome, Outcome::Failed | Outcome::FailedFor(_));
         entry.failures = if failed { entry.failures.saturating_add(1) } else { 0 };
+        if again_soon && !failed {
+            wait = Some(wait.map_or(self.rest, |wait| wait.min(self.rest)));
+        }
+        if !self.rest.is_zero() {
+            self.resting.retain(|_, until| *until > now);
+            self.resting.insert(key.clone(), now + self.rest);
+        }
         match (again, wait) {
             (Some(urgency), _) if !failed => self.make_ready(key, urgency),
             (_, Some(wait)) => {
@@ -268,6 +322,31 @@ mod tests {
         let before = began.elapsed();
         queue.take().await;
         assert_eq!(began.elapsed(), before, "a change from outside is looked at now");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_of_changes_is_one_look_after_a_rest() {
+        const REST: Duration = Duration::from_millis(500);
+        let queue = Queue::resting(REST);
+        let began = Instant::now();
+        queue.add_soon("a", Urgency::Begun);
+        let key = queue.take().await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "the first change is looked at at once");
+        queue.add_soon("a", Urgency::Begun);
+        queue.done(key, Outcome::WakeAfter(Duration::from_secs(60)));
+        queue.add_soon("a", Urgency::Begun);
+        queue.take().await;
+        assert_eq!(began.elapsed(), REST);
+        queue.done(key, Outcome::Settled);
+        queue.add_soon("a", Urgency::Begun);
+        queue.add("a", Urgency::Begun);
+        queue.take().await;
+        assert_eq!(began.elapsed(), REST, "its own change is looked at without a rest");
+        queue.done(key, Outcome::Settled);
+        tokio::time::sleep(REST).await;
+        queue.add_soon("a", Urgency::Begun);
+        queue.take().await;
+        assert_eq!(began.elapsed(), REST * 2);
     }
 
     #[tokio::test(start_paused = true)]

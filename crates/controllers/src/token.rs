@@ -43,7 +43,24 @@ pub struct Bearer<'a> {
     pub machine: &'a str,
 }
 
-/// The token of this machine as `id.secret`: the one that is there, else a new one.
+/// A token that is there. Its secret half is for one machine's user-data alone.
+#[derive(Clone)]
+pub struct Token {
+    id: String,
+    secret: String,
+    uid: Option<String>,
+    pub expires: Timestamp,
+}
+
+impl Token {
+    /// As `id.secret`.
+    pub fn text(&self) -> String {
+        let Self { id, secret, .. } = self;
+        format!("{id}.{secret}")
+    }
+}
+
+/// The token of this machine: the one that is there, else a new one.
 ///
 /// # Errors
 /// When the API server refuses, or all ids are taken by others.
@@ -52,7 +69,7 @@ pub async fn ensure(
     bearer: Bearer<'_>,
     expires: Timestamp,
     now: Timestamp,
-) -> Result<String, Error> {
+) -> Result<Token, Error> {
     let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
     for attempt in 0..ID_TRIES_MAX {
         let id = id_of(bearer.machine_uid, attempt);
@@ -60,16 +77,18 @@ pub async fn ensure(
         let fresh = new_secret()?;
         let secret = manifest(&id, &fresh, bearer, expires);
         match secrets.create(&PostParams::default(), &secret).await {
-            Ok(_) => return Ok(format!("{id}.{fresh}")),
+            Ok(made) => return Ok(Token { id, secret: fresh, uid: made.uid(), expires }),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(source) => return Err(Error::Create { name, source }),
         }
         match secrets.get_opt(&name).await {
             Ok(Some(found)) if !is_of(&found, bearer.machine_uid) => {}
             Ok(Some(found)) => match usable(&found, now) {
-                Some(secret) => return Ok(format!("{id}.{secret}")),
+                Some((secret, expires)) => {
+                    return Ok(Token { id, secret, uid: found.uid(), expires });
+                }
                 None => {
-                    delete_one(&secrets, &found).await?;
+                    delete_one(&secrets, &name, found.uid()).await?;
                     return Box::pin(ensure(client, bearer, expires, now)).await;
                 }
             },
@@ -90,7 +109,7 @@ pub async fn delete(client: &Client, machine_uid: &str) -> Result<(), Error> {
         let name = secret_name(&id_of(machine_uid, attempt));
         match secrets.get_opt(&name).await {
             Ok(Some(found)) if is_of(&found, machine_uid) => {
-                return delete_one(&secrets, &found).await;
+                return delete_one(&secrets, &name, found.uid()).await;
             }
             Ok(Some(_)) => {}
             Ok(None) => return Ok(()),
@@ -98,6 +117,15 @@ pub async fn delete(client: &Client, machine_uid: &str) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Deletes a token that this process knows, in one call.
+///
+/// # Errors
+/// When the API server refuses for another reason than that it is not there.
+pub async fn delete_this(client: &Client, token: &Token) -> Result<(), Error> {
+    let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
+    delete_one(&secrets, &secret_name(&token.id), token.uid.clone()).await
 }
 
 /// For which machine (UID) the token with this id was made, when Drover made it.
@@ -115,16 +143,15 @@ pub async fn bearer_of(client: &Client, id: &str) -> Result<Option<String>, Erro
     }
 }
 
-async fn delete_one(secrets: &Api<Secret>, secret: &Secret) -> Result<(), Error> {
-    let name = secret.name_any();
+async fn delete_one(secrets: &Api<Secret>, name: &str, uid: Option<String>) -> Result<(), Error> {
     let only_this = DeleteParams {
-        preconditions: Some(Preconditions { uid: secret.uid(), resource_version: None }),
+        preconditions: Some(Preconditions { uid, resource_version: None }),
         ..DeleteParams::default()
     };
-    match secrets.delete(&name, &only_this).await {
+    match secrets.delete(name, &only_this).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
-        Err(source) => Err(Error::Delete { name, source }),
+        Err(source) => Err(Error::Delete { name: name.to_owned(), source }),
     }
 }
 
@@ -156,8 +183,8 @@ fn is_of(secret: &Secret, machine_uid: &str) -> bool {
     secret.labels().get(labels::TOKEN_MACHINE).is_some_and(|uid| uid == machine_uid)
 }
 
-/// The secret half of a token that is whole and not expired.
-fn usable(secret: &Secret, now: Timestamp) -> Option<String> {
+/// The secret half of a token that is whole and not expired, and when it will be.
+fn usable(secret: &Secret, now: Timestamp) -> Option<(String, Timestamp)> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
         String::from_utf8(bytes.clone()).ok()
@@ -167,6 +194,7 @@ fn usable(secret: &Secret, now: Timestamp) -> Option<String> {
         .then(|| text("token-secret"))
         .flatten()
         .filter(|half| half.len() == SECRET_CHARS)
+        .map(|half| (half, expires))
 }
 
 fn secret_name(id: &str) -> String {
@@ -226,7 +254,7 @@ mod tests {
                 .map(|(key, value)| (key, k8s_openapi::ByteString(value.into_bytes())))
                 .collect(),
         );
-        let at = |text: &str| usable(&secret, text.parse().unwrap());
+        let at = |text: &str| usable(&secret, text.parse().unwrap()).map(|(half, _)| half);
         assert_eq!(at("2025-12-31T23:59:59Z").as_deref(), Some("0123456789abcdef"));
         assert_eq!(at("2026-01-01T00:00:00Z"), None);
     }

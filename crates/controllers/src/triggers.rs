@@ -7,14 +7,26 @@ use drover_api::{Machine, MachineSet};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a set rests after a look before changes of its machines make it be looked at again: a
+/// thousand machines that come up one after another are a few writes of its status.
+const SET_REST: Duration = Duration::from_millis(500);
 
 /// One queue for each controller.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Queues {
     pub deployments: Queue<Key>,
     pub sets: Queue<Key>,
     pub machines: Queue<Key>,
     pub requests: Queue<Key>,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        let (deployments, machines, requests) = Default::default();
+        Self { deployments, sets: Queue::resting(SET_REST), machines, requests }
+    }
 }
 
 /// Fills the queues from the changes of the caches, from now on.
@@ -64,7 +76,7 @@ fn on_machine_change(caches: &Caches, queues: &Queues) {
     caches.machines.listen(move |change| {
         each(change, |machine| {
             if let Some(owner) = controller_key(machine.as_ref(), "MachineSet") {
-                to.sets.add(owner, Urgency::Begun);
+                to.sets.add_soon(owner, Urgency::Begun);
             }
         });
         match change {
@@ -77,7 +89,7 @@ fn on_machine_change(caches: &Caches, queues: &Queues) {
     });
 }
 
-/// A Node's heartbeat wakes nobody; what its machine or set reads of it does.
+/// A Node's heartbeat wakes nobody; what its machine reads of it does.
 fn on_node_change(caches: &Caches, queues: &Queues) {
     let (to, of) = (queues.clone(), caches.clone());
     caches.nodes.listen(move |change| {
@@ -88,7 +100,7 @@ fn on_node_change(caches: &Caches, queues: &Queues) {
         }
         each(change, |node| {
             for machine in of.machines_of_node(node) {
-                wake_with_set(&to, &machine);
+                to.machines.add(Key::of(machine.as_ref()), Urgency::Begun);
             }
         });
     });
@@ -129,13 +141,6 @@ fn each<K>(change: &Change<'_, K>, mut wake: impl FnMut(&Arc<K>)) {
     change.sides().for_each(&mut wake);
 }
 
-fn wake_with_set(to: &Queues, machine: &Machine) {
-    to.machines.add(Key::of(machine), Urgency::Begun);
-    if let Some(owner) = controller_key(machine, "MachineSet") {
-        to.sets.add(owner, Urgency::Begun);
-    }
-}
-
 fn controller_key<K: Resource>(object: &K, kind: &str) -> Option<Key> {
     let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
     (owner.kind == kind)
@@ -161,9 +166,10 @@ fn changed_from_outside(old: Option<&Arc<Machine>>, new: &Machine) -> bool {
 /// While it is deleted its pods are drained; before it is Ready its critical pods are waited for.
 fn reads_pods(machine: &Machine) -> bool {
     machine.metadata.deletion_timestamp.is_some()
-        || machine.status.as_ref().is_some_and(|status| {
-            status.phase != Some(drover_api::Phase::Running) && status.node_ref.is_some()
-        })
+        || machine
+            .status
+            .as_ref()
+            .is_some_and(|status| status.phase != Some(drover_api::Phase::Running))
 }
 
 fn node_news(old: &Node, new: &Node) -> bool {

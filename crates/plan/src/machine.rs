@@ -5,10 +5,12 @@ mod create;
 mod delete;
 mod draft;
 mod join;
+mod report;
 #[cfg(test)]
 mod tests;
 
 pub use boot::{Cluster, user_data};
+pub use report::{Report, report};
 
 use crate::Wake;
 use crate::drain::{Departure, PodKey, Refusal as EvictionRefusal};
@@ -60,6 +62,7 @@ impl Default for Settings {
 
 /// A machine and the world around it, as the caches show it.
 pub struct Observed<'a> {
+    /// With the status of the last plan, written or not.
     pub machine: &'a Machine,
     /// What its description says, or why it cannot be read.
     pub description: Result<&'a ServerDescription, &'a str>,
@@ -171,8 +174,8 @@ pub enum ServerState {
     Failed(String),
 }
 
-/// What becomes of a machine. First the patch, then the status with the resource version of the
-/// machine (or of the patch's answer), then the steps in their order, each only when those before it
+/// What becomes of a machine. First the patch, then the status, when [`report`] says so, with the
+/// resource version of the machine (or of the patch's answer), then the steps in their order, each only when those before it
 /// succeeded. A step to the cloud gives an answer; plan again with it at once.
 #[must_use = "a plan does nothing until it is acted on"]
 #[derive(Debug)]
@@ -180,6 +183,8 @@ pub struct Plan {
     /// A merge patch of the Machine that carries UID and resource version.
     pub patch: Option<Value>,
     pub status: MachineStatus,
+    /// Whether the status promises what a step then does, so that it must be written first.
+    pub promises: bool,
     pub steps: Vec<Step>,
     pub events: Vec<Event>,
     pub wake: Wake,
@@ -238,7 +243,8 @@ pub struct Event {
 pub fn plan(seen: &Observed) -> Plan {
     if !is_ours(seen) {
         let status = seen.machine.status.clone().unwrap_or_default();
-        return Plan { patch: None, status, steps: vec![], events: vec![], wake: Wake::OnChange };
+        let (steps, events) = Default::default();
+        return Plan { patch: None, status, promises: false, steps, events, wake: Wake::OnChange };
     }
     let mut draft = Draft::of(seen);
     if seen.machine.metadata.deletion_timestamp.is_some() {
@@ -248,8 +254,8 @@ pub fn plan(seen: &Observed) -> Plan {
         draft.troubled();
         draft.hold();
         match draft.node() {
-            Some(node) => join::follow(&mut draft, node),
-            None => create::go_on(&mut draft),
+            Some(node) if !create::is_unfinished(&draft) => join::follow(&mut draft, node),
+            _ => create::go_on(&mut draft),
         }
     }
     draft.done()

@@ -140,4 +140,13 @@ impl Wake {
         let Some(time) = time else { return Self::OnChange };
         Self::After(Duration::try_from(time.duration_since(now)).unwrap_or_default())
     }
+
+    /// The sooner of both.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::After(one), Self::After(other)) => Self::After(one.min(other)),
+            (Self::OnChange, wake) | (wake, Self::OnChange) => wake,
+        }
+    }
 }

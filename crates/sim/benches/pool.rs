@@ -1,4 +1,5 @@
-//! What a pool costs: machines to Ready, a rollout, and back to nothing. Prints; asserts no times.
+//! What a pool costs: machines to Ready, doing nothing, a restart of Drover, back to nothing, and a
+//! rollout. Prints; asserts no times.
 //!
 //! Everything is in one process without latency, so the wall time is that of the API server, the
 //! cloud, the nodes and Drover together; the calls are Drover's alone.
@@ -13,7 +14,15 @@ use std::time::{Duration, Instant};
 
 const MACHINES: u32 = 1000;
 const ROLLED: u32 = 100;
-const CHAPTER: Duration = Duration::from_secs(24 * 3600);
+/// As many machines of a rollout may be there beyond the wanted ones.
+const SURGE: u32 = 10;
+/// Doing nothing, in the time of the world.
+const IDLE: Duration = Duration::from_secs(300);
+/// What a restart costs shows in this time.
+const RESTART: Duration = Duration::from_secs(60);
+/// For the last statuses and Events of a chapter.
+const SETTLED: Duration = Duration::from_secs(30);
+const CHAPTER: Duration = Duration::from_secs(1800);
 /// Boots that take no time to speak of.
 const PACE: f64 = 1000.0;
 
@@ -35,16 +44,26 @@ async fn story(machines: u32, rolled: u32) -> anyhow::Result<()> {
     stage.apply_example(machines).await?;
     stage.whole(machines as usize, &none, CHAPTER).await?;
     meter.print(&format!("0 to {machines} machines Ready"), machines);
+    tokio::time::sleep(SETTLED).await;
+    meter.reset();
+    tokio::time::sleep(IDLE).await;
+    meter.print(&format!("{IDLE:?} idle, all machines together"), 1);
+    manager.end().await?;
+    meter.reset();
+    let manager = stage.work(stage.wires(&life))?;
+    tokio::time::sleep(RESTART).await;
+    meter.print(&format!("{RESTART:?} after a restart, all machines together"), 1);
     stage.scale(0).await?;
     stage.whole(0, &none, CHAPTER).await?;
     meter.print(&format!("{machines} to 0"), machines);
 
     stage.scale(rolled).await?;
+    stage.surge(SURGE).await?;
     let old = stage.whole(rolled as usize, &none, CHAPTER).await?.uids();
     meter.reset();
     stage.restart().await?;
     stage.whole(rolled as usize, &old, CHAPTER).await?;
-    meter.print(&format!("rollout of {rolled}, one at a time"), rolled);
+    meter.print(&format!("rollout of {rolled}, {SURGE} at a time"), rolled);
     manager.end().await
 }
 

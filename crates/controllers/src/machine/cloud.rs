@@ -1,7 +1,7 @@
 //! Asks the cloud for the next step of a machine, and puts its answer into the words of plans.
 
-use super::Error;
 use super::description::{self, Described, credentials, foreign_user_data};
+use super::{Error, Known};
 use crate::context::Context;
 use crate::manager::Settings;
 use crate::token::{self, Bearer};
@@ -141,11 +141,19 @@ async fn boot_with(
     let life = timeout.unwrap_or(ctx.settings.machine.join_timeout) + TOKEN_SLACK;
     let life = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(3));
     let expires = now.saturating_add(life).unwrap_or(now);
-    ctx.minds.token_is_gone(machine, false);
-    let token = token::ensure(&ctx.client, bearer, expires, now)
-        .await
-        .map_err(|source| Err(Error::Token { machine: machine.name_any(), source }))?;
-    BootstrapToken::parse(&token)
+    let token = match ctx.minds.of(machine).token {
+        Known::There(token) if token.expires > now => token,
+        Known::There(_) | Known::Nothing | Known::Gone => {
+            // From here on it may be there, whatever becomes of the call.
+            ctx.minds.knows_token(machine, Known::Nothing);
+            let token = token::ensure(&ctx.client, bearer, expires, now)
+                .await
+                .map_err(|source| Err(Error::Token { machine: machine.name_any(), source }))?;
+            ctx.minds.knows_token(machine, Known::There(token.clone()));
+            token
+        }
+    };
+    BootstrapToken::parse(&token.text())
         .and_then(|token| {
             let Settings { nodes, machine: settings, .. } = &ctx.settings;
             user_data(machine, description, token, nodes, settings)

@@ -1,12 +1,13 @@
 //! What the cloud and the API server last said of each machine. Caches: after a restart they are asked again.
 
-use drover_api::Machine;
+use crate::token::Token;
+use drover_api::{Machine, MachineStatus};
 use drover_plan::drain::{PodKey, Refusal};
 use drover_plan::machine::{Answer, Heard, Question};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One mind for each machine, by UID.
 #[derive(Default)]
@@ -17,8 +18,43 @@ pub struct Minds(Mutex<BTreeMap<String, Mind>>);
 pub struct Mind {
     pub heard: Option<Heard>,
     pub refused: BTreeMap<PodKey, Refusal>,
-    /// Its bootstrap token was deleted by this process and not made again.
-    pub token_is_gone: bool,
+    pub token: Known,
+    unwritten: Option<Unwritten>,
+}
+
+/// What this process knows of a machine's bootstrap token.
+#[derive(Clone, Default)]
+pub enum Known {
+    /// Nothing: it may be there.
+    #[default]
+    Nothing,
+    There(Token),
+    Gone,
+}
+
+/// What the last plan says of a machine, and waits to be written with what comes next.
+#[derive(Clone)]
+struct Unwritten {
+    status: MachineStatus,
+    since: Timestamp,
+}
+
+impl Mind {
+    /// The machine with the status of its last plan.
+    pub fn complete(&self, machine: &Arc<Machine>) -> Arc<Machine> {
+        match &self.unwritten {
+            None => machine.clone(),
+            Some(Unwritten { status, .. }) => {
+                let status = Some(status.clone());
+                Arc::new(Machine { status, ..machine.as_ref().clone() })
+            }
+        }
+    }
+
+    /// Since when something of its status is unwritten.
+    pub fn unwritten_since(&self) -> Option<Timestamp> {
+        self.unwritten.as_ref().map(|unwritten| unwritten.since)
+    }
 }
 
 impl Minds {
@@ -49,9 +85,17 @@ impl Minds {
         };
     }
 
-    /// Whether its bootstrap token is known to be gone.
-    pub fn token_is_gone(&self, machine: &Machine, gone: bool) {
-        self.lock().entry(uid(machine)).or_default().token_is_gone = gone;
+    /// What is known of its bootstrap token now.
+    pub fn knows_token(&self, machine: &Machine, token: Known) {
+        self.lock().entry(uid(machine)).or_default().token = token;
+    }
+
+    /// A status that is not written yet, since `now` if not longer; `None` when all is written.
+    pub fn withhold(&self, machine: &Machine, status: Option<MachineStatus>, now: Timestamp) {
+        let mut minds = self.lock();
+        let mind = minds.entry(uid(machine)).or_default();
+        let since = mind.unwritten_since().unwrap_or(now);
+        mind.unwritten = status.map(|status| Unwritten { status, since });
     }
 
     /// The machine is gone.

@@ -38,6 +38,13 @@ pub fn go_on(draft: &mut Draft) {
     }
 }
 
+/// Whether the order is not carried out to its end: a server may boot and join before it has its
+/// floating IP and its volumes.
+pub fn is_unfinished(draft: &Draft) -> bool {
+    let is_ordered = !draft.memory().is_empty() && draft.status.node_ref.is_none();
+    is_ordered && draft.seen.machine.spec.provider_id.is_none()
+}
+
 /// Mirantis: a machine whose deletion is asked for, and that has nothing to drain, goes at once.
 fn withdrawn(draft: &mut Draft) -> bool {
     let asked = draft.seen.description.is_ok_and(|description| description.delete);
@@ -88,6 +95,7 @@ fn make(draft: &mut Draft) {
         // The promise goes into the status, which is written before the step is taken.
         Some(Answer::Record { memory }) => {
             draft.remember(memory);
+            draft.promise();
             ordered(draft);
             draft.step(Step::CreateServer { memory: memory.clone() });
         }

@@ -35,6 +35,7 @@ pub struct Draft<'a> {
     wake: Option<Timestamp>,
     /// The status stays as it is.
     is_silent: bool,
+    promises: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -53,6 +54,7 @@ impl<'a> Draft<'a> {
             spec: Map::new(),
             wake: None,
             is_silent: false,
+            promises: false,
         }
     }
 
@@ -205,6 +207,11 @@ impl<'a> Draft<'a> {
         self.status.provider_status.as_ref().map(|it| it.memory.clone()).unwrap_or_default()
     }
 
+    /// The status must be written before the steps are taken.
+    pub fn promise(&mut self) {
+        self.promises = true;
+    }
+
     pub fn remember(&mut self, memory: &BTreeMap<String, String>) {
         if !memory.is_empty() || self.status.provider_status.is_some() {
             let status = self.status.provider_status.get_or_insert_with(ProviderStatus::default);
@@ -340,6 +347,7 @@ impl<'a> Draft<'a> {
         Plan {
             patch: (!patch.is_empty()).then(|| patch.into()),
             status: self.status,
+            promises: self.promises,
             steps: self.steps,
             events: self.events,
             wake: Wake::at(self.wake, self.seen.now),

@@ -270,6 +270,48 @@ fn a_newborn_promises_before_its_server_is_made() {
 }
 
 #[test]
+fn a_node_that_is_quicker_than_the_cloud_waits_for_the_rest_of_its_order() {
+    let mut world = World::new();
+    let memory = BTreeMap::from([("promisedAt".to_owned(), "x".to_owned())]);
+    world.answer(Question::Create, Answer::Record { memory: memory.clone() });
+    world.passes(1);
+    world.nodes = vec![node(json!({}))];
+    let (waits_for, after) = ("the floating IP".to_owned(), Duration::from_secs(2));
+    world.answer(Question::Create, Answer::Waiting { memory: memory.clone(), waits_for, after });
+    assert_eq!(world.pass().wake, Wake::After(after));
+    world.answer(Question::Create, Answer::Created { memory, server: server() });
+    world.passes(4);
+    assert_eq!(world.phase(), Some(Phase::Running));
+}
+
+#[test]
+fn a_status_waits_for_what_comes_next_unless_somebody_acts_on_it() {
+    let mut world = World::made();
+    let written = world.machine.clone();
+    world.nodes = vec![not_ready()];
+    let progress = world.pass();
+    let said = |plan: &Plan, since, now| report(&written, plan, since, at(now));
+    assert_eq!(said(&progress, None, 10), Report::At(at(13)));
+    assert_eq!(said(&progress, Some(at(10)), 12), Report::At(at(13)), "the first change counts");
+    assert_eq!(said(&progress, Some(at(10)), 13), Report::Now);
+    world.nodes = vec![node(json!({}))];
+    world.passes(2);
+    assert_eq!(
+        said(&world.pass(), None, 10),
+        Report::Now,
+        "a machine that is Ready is told at once"
+    );
+    world.machine.status = written.status.clone();
+    world.trouble = Some("no space left".into());
+    assert_eq!(said(&world.pass(), None, 10), Report::Now, "so is an error");
+    let mut world = World::new();
+    let memory = BTreeMap::from([("promisedAt".to_owned(), "x".to_owned())]);
+    world.answer(Question::Create, Answer::Record { memory });
+    let before = world.machine.clone();
+    assert_eq!(report(&before, &world.pass(), None, at(0)), Report::Now, "a promise comes first");
+}
+
+#[test]
 fn a_machine_of_another_hand_gets_its_finalizers_first() {
     let mut world = World::new();
     world.machine.metadata.finalizers = Some(vec!["other".into()]);
