@@ -25,6 +25,10 @@ pub enum Error {
     Read { name: String, source: kube::Error },
     #[error("failed to create bootstrap token {name:?}")]
     Create { name: String, source: kube::Error },
+    #[error(
+        "bootstrap token {name:?} was replaced or deleted just now; the next look makes a new one"
+    )]
+    Changed { name: String },
     #[error("failed to delete bootstrap token {name:?}")]
     Delete { name: String, source: kube::Error },
     #[error(
@@ -89,10 +93,10 @@ pub async fn ensure(
                 }
                 None => {
                     delete_one(&secrets, &name, found.uid()).await?;
-                    return Box::pin(ensure(client, bearer, expires, now)).await;
+                    return Err(Error::Changed { name });
                 }
             },
-            Ok(None) => return Box::pin(ensure(client, bearer, expires, now)).await,
+            Ok(None) => return Err(Error::Changed { name }),
             Err(source) => return Err(Error::Read { name, source }),
         }
     }
