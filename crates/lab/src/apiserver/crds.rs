@@ -26,25 +26,6 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// An empty `status` of `subresources` and an empty `default` of a schema say something.
-pub(super) fn keep_empty(sent: &Value, kept: &mut Value) {
-    match (sent, kept) {
-        (Value::Object(sent), Value::Object(kept)) => {
-            for (field, value) in sent {
-                if let Some(known) = kept.get_mut(field) {
-                    keep_empty(value, known);
-                } else if matches!(field.as_str(), "status" | "default") {
-                    kept.insert(field.clone(), value.clone());
-                }
-            }
-        }
-        (Value::Array(sent), Value::Array(kept)) if sent.len() == kept.len() => {
-            sent.iter().zip(kept).for_each(|(sent, kept)| keep_empty(sent, kept));
-        }
-        _ => {}
-    }
-}
-
 /// Fills in what follows from the rest of a new definition.
 pub(super) fn before_create(crd: &mut Value) {
     let stored = stored_version(crd).map(|version| json!([version])).unwrap_or(Value::Null);

@@ -150,11 +150,7 @@ pub(super) fn without_managers<T>(object: &mut Value, work: impl FnOnce(&mut Val
 
 /// Drops what the schema does not know, and of built-in kinds what Go would not write.
 pub(super) fn prune(kind: &Kind, object: &mut Value) {
-    let sent = (kind.storage == crds::storage()).then(|| object.clone());
     kind.schema.prune(object);
-    if let Some(sent) = sent {
-        crds::keep_empty(&sent, object);
-    }
 }
 
 /// Removes what Go's decoder would not keep: nulls of built-in kinds, and metadata only servers set.
