@@ -214,6 +214,22 @@ impl Client {
         Ok(lines(answer.into_body()))
     }
 
+    /// Reads what is no JSON, as `/readyz` or a log.
+    ///
+    /// # Errors
+    /// When there is no answer, or another than 2xx.
+    pub async fn text(&self, path: &str) -> Result<String, ApiError> {
+        let answer = self.send(Method::GET, path, None, Bytes::new()).await?;
+        let status = answer.status();
+        let text = String::from_utf8_lossy(&collect(answer.into_body()).await?).into_owned();
+        if status.is_success() {
+            return Ok(text);
+        }
+        let mut error = ApiError::of_status(status.as_u16(), Value::Null);
+        error.message = text.chars().take(MESSAGE_MAX).collect();
+        Err(error)
+    }
+
     async fn call(
         &self,
         method: Method,

@@ -6,6 +6,8 @@ pub mod clock;
 pub mod cloud;
 pub mod cluster;
 pub mod dial;
+pub mod kube;
+pub mod kubeconfig;
 pub mod kubelet;
 pub mod pki;
 pub mod schema;

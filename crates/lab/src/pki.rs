@@ -135,6 +135,12 @@ impl Authority {
         &self.certificate_pem
     }
 
+    /// The authority's own key, for a signer outside this process. Secret.
+    #[must_use]
+    pub fn ca_key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// What tokens of service accounts are signed with.
     pub(crate) fn secret(&self) -> &[u8; 32] {
         &self.secret

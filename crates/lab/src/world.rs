@@ -7,6 +7,7 @@ use crate::clock::{Clock, Pace};
 use crate::cloud::{self, Cloud};
 use crate::cluster::{self, ccm};
 use crate::dial::{self, Dialer};
+use crate::kubeconfig;
 use crate::kubelet;
 use crate::pki::{Authority, Pair};
 use base64::Engine as _;
@@ -262,18 +263,7 @@ impl World {
     /// A kubeconfig of a user of these groups, who is known by a client certificate.
     #[must_use]
     pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> String {
-        let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-        let Pair { cert_pem, key_pem } = self.certificate(user, groups);
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: drover\nclusters:\n- name: drover\n  \
-             cluster:\n    server: {}\n    certificate-authority-data: {}\ncontexts:\n- name: drover\n  \
-             context:\n    cluster: drover\n    user: {user:?}\nusers:\n- name: {user:?}\n  user:\n    \
-             client-certificate-data: {}\n    client-key-data: {}\n",
-            self.api_url,
-            base64(self.pki.ca_pem()),
-            base64(&cert_pem),
-            base64(&key_pem),
-        )
+        kubeconfig::of(&self.api_url, &self.pki, user, groups)
     }
 
     /// A kubeconfig that may do everything.
