@@ -18,6 +18,7 @@ mod pods;
 mod replicaset;
 mod scheduler;
 mod serviceaccounts;
+mod taints;
 mod tokens;
 mod view;
 mod work;
@@ -87,6 +88,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
         Arc::new(aggregation::Aggregation),
         Arc::new(gc::Collector),
         Arc::new(pods::Pods::new(pace)),
+        Arc::new(taints::Expulsions::default()),
         Arc::new(namespaces::Namespaces),
         Arc::new(serviceaccounts::ServiceAccounts),
         Arc::new(pdb::Budgets),

@@ -1,7 +1,8 @@
-//! Which node may take which pod: taints, labels, affinity.
+//! Which node may take which pod: taints, labels, affinity, ports.
 
 use super::object::items;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Why a node does not take a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +13,8 @@ pub(super) enum Obstacle {
     Taint(String),
     /// Node selector or affinity.
     Labels,
+    /// Another pod has a port of the node that this one wants.
+    Ports,
     /// As many pods as the node allows.
     Full,
 }
@@ -23,6 +26,7 @@ impl Obstacle {
             Self::Cordoned => "node(s) were unschedulable".to_owned(),
             Self::Taint(taint) => format!("node(s) had untolerated taint {{{taint}}}"),
             Self::Labels => "node(s) didn't match Pod's node affinity/selector".to_owned(),
+            Self::Ports => "node(s) didn't have free ports for the requested pod ports".to_owned(),
             Self::Full => "Too many pods".to_owned(),
         }
     }
@@ -30,13 +34,15 @@ impl Obstacle {
 
 /// Whether one of the tolerations of a pod's spec covers a taint.
 fn tolerated(spec: &Value, taint: &Value) -> bool {
-    items(&spec["tolerations"]).iter().any(|one| {
-        let (key, effect) = (text(&one["key"]), text(&one["effect"]));
-        let exists = one["operator"] == "Exists";
-        (effect.is_empty() || effect == text(&taint["effect"]))
-            && ((key.is_empty() && exists) || key == text(&taint["key"]))
-            && (exists || text(&one["value"]) == text(&taint["value"]))
-    })
+    items(&spec["tolerations"]).iter().any(|one| covers(one, taint))
+}
+
+fn covers(toleration: &Value, taint: &Value) -> bool {
+    let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
+    let exists = toleration["operator"] == "Exists";
+    (effect.is_empty() || effect == text(&taint["effect"]))
+        && ((key.is_empty() && exists) || key == text(&taint["key"]))
+        && (exists || text(&toleration["value"]) == text(&taint["value"]))
 }
 
 fn text(value: &Value) -> &str {
@@ -102,6 +108,80 @@ fn demanded(demand: &Value, found: Option<&Value>) -> bool {
     }
 }
 
+/// The ports of its node that a pod with this spec takes: protocol, number, address.
+fn host_ports(spec: &Value) -> BTreeSet<(&str, i64, &str)> {
+    // Kubernetes: an init container holds its ports only while it stays beside the others.
+    let stays =
+        items(&spec["initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");
+    let all = items(&spec["containers"]).iter().chain(stays);
+    let ports = all.flat_map(|container| items(&container["ports"]));
+    let taken = ports.filter_map(|port| {
+        let number = port["hostPort"].as_i64().filter(|&number| number > 0)?;
+        let protocol = port["protocol"].as_str().unwrap_or("TCP");
+        let address = match text(&port["hostIP"]) {
+            "" => ANY_ADDRESS,
+            address => address,
+        };
+        Some((protocol, number, address))
+    });
+    taken.collect()
+}
+
+/// Every address of a node.
+const ANY_ADDRESS: &str = "0.0.0.0";
+
+/// Whether a pod with this spec takes a port of its node.
+pub(super) fn holds_ports(spec: &Value) -> bool {
+    !host_ports(spec).is_empty()
+}
+
+/// Whether two pods with these specs want the same port of a node.
+pub(super) fn ports_clash(spec: &Value, other: &Value) -> bool {
+    let wanted = host_ports(spec);
+    if wanted.is_empty() {
+        return false;
+    }
+    let taken = host_ports(other);
+    wanted.iter().any(|(protocol, number, address)| {
+        taken.iter().any(|(other_protocol, other_number, other_address)| {
+            let same = (protocol, number) == (other_protocol, other_number);
+            let any = [address, other_address].contains(&&ANY_ADDRESS);
+            same && (any || address == other_address)
+        })
+    })
+}
+
+/// What a pod with this spec makes of the taints of its node that expel pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It stays.
+    Endless,
+    /// It stays this many seconds.
+    Seconds(i64),
+}
+
+/// How long a pod with this spec bears the node's taints `NoExecute`; None when there are none.
+pub(super) fn patience(spec: &Value, node: &Value) -> Option<Patience> {
+    let taints = items(&node["spec"]["taints"]).iter();
+    let expelling: Vec<&Value> = taints.filter(|taint| taint["effect"] == "NoExecute").collect();
+    if expelling.is_empty() {
+        return None;
+    }
+    let tolerations = items(&spec["tolerations"]);
+    let mut least: Option<i64> = None;
+    for taint in expelling {
+        // Kubernetes: of several tolerations that cover a taint, the first one counts.
+        let Some(covering) = tolerations.iter().find(|one| covers(one, taint)) else {
+            return Some(Patience::Seconds(0));
+        };
+        if let Some(seconds) = covering["tolerationSeconds"].as_i64() {
+            let seconds = seconds.max(0);
+            least = Some(least.map_or(seconds, |known| known.min(seconds)));
+        }
+    }
+    Some(least.map_or(Patience::Endless, Patience::Seconds))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,5 +240,36 @@ mod tests {
             json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]});
         assert!(matches(affinity(field)));
         assert!(!matches(affinity(json!({}))));
+    }
+
+    #[test]
+    fn a_port_of_the_node_is_for_one_pod() {
+        let pod = |port: Value| json!({"containers": [{"name": "c", "ports": [port]}]});
+        let web = pod(json!({"containerPort": 80, "hostPort": 80, "protocol": "TCP"}));
+        let local = pod(json!({"containerPort": 80, "hostPort": 80, "hostIP": "127.0.0.1"}));
+        let other = pod(json!({"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}));
+        assert!(ports_clash(&web, &web) && ports_clash(&web, &local) && ports_clash(&local, &web));
+        assert!(!ports_clash(&local, &other), "each has an address of its own");
+        let udp = pod(json!({"containerPort": 80, "hostPort": 80, "protocol": "UDP"}));
+        let inside = pod(json!({"containerPort": 80}));
+        assert!(!ports_clash(&web, &udp) && !ports_clash(&inside, &inside));
+    }
+
+    #[test]
+    fn the_shortest_patience_counts() {
+        let tainted = node(json!({"taints": [
+            {"key": "a", "effect": "NoExecute"}, {"key": "b", "effect": "NoExecute"},
+            {"key": "c", "effect": "NoSchedule"},
+        ]}));
+        let with = |tolerations: Value| patience(&json!({"tolerations": tolerations}), &tainted);
+        assert_eq!(patience(&json!({}), &node(json!({}))), None);
+        assert_eq!(with(json!([])), Some(Patience::Seconds(0)));
+        assert_eq!(with(json!([{"operator": "Exists"}])), Some(Patience::Endless));
+        let (a, b) = (
+            json!({"key": "a", "operator": "Exists", "tolerationSeconds": 30}),
+            json!({"key": "b", "operator": "Exists", "tolerationSeconds": 20}),
+        );
+        assert_eq!(with(json!([&a])), Some(Patience::Seconds(0)), "b is not tolerated");
+        assert_eq!(with(json!([a, b])), Some(Patience::Seconds(20)));
     }
 }

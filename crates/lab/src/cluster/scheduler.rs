@@ -2,7 +2,7 @@
 
 use super::daemonset::turned;
 use super::object::{condition, is_deleting, is_over, meta, node_of, target_of};
-use super::placement::{Obstacle, obstacle};
+use super::placement::{Obstacle, holds_ports, obstacle, ports_clash};
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::{ApiError, Client};
@@ -31,6 +31,10 @@ impl Memory {
         self.assumed.insert(at.clone(), node);
     }
 
+    fn assumed_on(&self, node: &str) -> impl Iterator<Item = &Address> {
+        self.assumed.iter().filter(move |(_, on)| *on == node).map(|(at, _)| at)
+    }
+
     fn forget(&mut self, at: &Address) {
         let Some(node) = self.assumed.remove(at) else { return };
         if let Some(count) = self.extra.get_mut(&node) {
@@ -42,7 +46,7 @@ impl Memory {
     }
 }
 
-/// Binds pods. Kubernetes' other criteria (resources, ports, spreading) are not looked at.
+/// Binds pods. Kubernetes' other criteria (resources, spreading) are not looked at.
 pub(super) struct Scheduler {
     binder: Client,
     memory: Mutex<Memory>,
@@ -93,10 +97,16 @@ impl Scheduler {
         for node in &nodes {
             let name = meta(node, "name");
             let found = obstacle(&pod["spec"], node).or_else(|| {
-                let on = view.pods_on(name);
-                let taken =
-                    on.iter().filter(|one| !is_over(one) && !node_of(one).is_empty()).count();
-                let taken = taken + memory.extra.get(name).copied().unwrap_or(0);
+                let mut on = view.pods_on(name);
+                on.retain(|one| !is_over(one) && !node_of(one).is_empty());
+                let extra = memory.extra.get(name).copied().unwrap_or(0);
+                let taken = on.len() + extra;
+                if extra > 0 && holds_ports(&pod["spec"]) {
+                    on.extend(memory.assumed_on(name).filter_map(|at| view.at(at)));
+                }
+                if on.iter().any(|one| ports_clash(&pod["spec"], &one["spec"])) {
+                    return Some(Obstacle::Ports);
+                }
                 if taken >= capacity(node) {
                     return Some(Obstacle::Full);
                 }

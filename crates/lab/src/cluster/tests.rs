@@ -411,3 +411,62 @@ async fn custom_objects_are_collected_with_their_owners() {
     cluster.client.delete(&format!("{path}/owner"), &Value::Null).await.expect("a delete");
     cluster.until("example.com", "things", |all| all.is_empty()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_expels_each_pod_when_its_patience_is_over() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1").await;
+    let pod = |name: &str, tolerations: Value| {
+        json!({"metadata": {"name": name}, "spec": {
+            "containers": [{"name": "c", "image": "registry.example/app:1"}],
+            "tolerations": tolerations,
+        }})
+    };
+    let bears =
+        |seconds: Value| json!([{"key": "k", "operator": "Exists", "tolerationSeconds": seconds}]);
+    let path = "/api/v1/namespaces/default/pods";
+    cluster.create(path, pod("never", json!([]))).await;
+    cluster.create(path, pod("a-while", bears(60.into()))).await;
+    cluster.create(path, pod("always", bears(Value::Null))).await;
+    cluster.until("", "pods", |pods| bound(pods) == 3).await;
+    let _kubelet = cluster.kubelet();
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
+    cluster.client.patch("/api/v1/nodes/n1", PatchKind::Merge, &taint).await.expect("a patch");
+    let since = cluster.server.clock().now();
+    let names = |pods: &[Arc<Value>]| -> Vec<String> {
+        pods.iter().map(|pod| meta(pod, "name").to_owned()).collect()
+    };
+    cluster.until("", "pods", |pods| names(pods) == ["a-while", "always"]).await;
+    cluster.until("", "pods", |pods| names(pods) == ["always"]).await;
+    let lasted = since.duration_until(cluster.server.clock().now()).as_secs();
+    assert_eq!(lasted, 60, "it stays as long as it said");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_goes_in_time_expels_nobody() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1").await;
+    let bears = json!([{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {
+        "containers": [{"name": "c", "image": "registry.example/app:1"}], "tolerations": bears,
+    }});
+    cluster.create("/api/v1/namespaces/default/pods", pod).await;
+    cluster.until("", "pods", |pods| bound(pods) == 1).await;
+    let set = |taints: Value| {
+        let patch = json!({"spec": {"taints": taints}});
+        let client = cluster.client.clone();
+        async move { client.patch("/api/v1/nodes/n1", PatchKind::Merge, &patch).await }
+    };
+    set(json!([{"key": "k", "effect": "NoExecute"}])).await.expect("a taint");
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    set(Value::Null).await.expect("no taint");
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert!(!is_deleting(&cluster.list("", "pods")[0]));
+    set(json!([{"key": "k", "effect": "NoExecute"}])).await.expect("the taint again");
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert!(!is_deleting(&cluster.list("", "pods")[0]), "its time begins anew");
+    cluster.until("", "pods", |pods| is_deleting(&pods[0])).await;
+    let reason = cluster.list("", "pods")[0]["status"]["conditions"].clone();
+    let told = items(&reason).iter().any(|one| one["reason"] == "DeletionByTaintManager");
+    assert!(told, "{reason}");
+}
