@@ -53,18 +53,18 @@ fn people(state: &mut State) -> (String, String) {
         state.identity.ids.insert(name, id);
     }
     let mut projects = Vec::new();
-    for (name, roles) in
-        [("drover", vec!["reader", "member"]), ("admin", vec!["reader", "member", "admin"])]
-    {
-        let project = Project { id: state.hex(), name: name.to_owned() };
+    for (name, role) in [("drover", "member"), ("admin", "admin")] {
+        let project =
+            Project { id: state.hex(), name: name.to_owned(), description: String::new() };
         projects.push(project.id.clone());
         let user = User {
             id: state.hex(),
             name: name.to_owned(),
             password: "password".to_owned(),
             project: project.id.clone(),
-            roles,
         };
+        let grant = (user.id.clone(), project.id.clone(), role.to_owned());
+        state.identity.grants.insert(grant);
         state.identity.projects.push(project);
         state.identity.users.push(user);
     }

@@ -1,7 +1,7 @@
 //! Application credentials.
 
 use super::token::{unauthorized, user_named};
-use super::{ApplicationCredential, malformed};
+use super::{ApplicationCredential, forbidden, malformed};
 use crate::cloud::http::{Answer, Call, Reply, keystone_error};
 use crate::cloud::state::{State, micros};
 use http::Method;
@@ -95,10 +95,6 @@ pub(super) fn answer(
 
 fn unknown(id: &str) -> Reply {
     keystone_error(404, format!("Could not find Application Credential: {id}."))
-}
-
-fn forbidden(what: &str) -> Reply {
-    keystone_error(403, format!("You are not authorized to perform the requested action: {what}"))
 }
 
 fn create(state: &mut State, call: &Call, user: &str) -> Answer {

@@ -1,6 +1,7 @@
 //! Keystone v3: who calls, for which project, and where the services are.
 
 mod credential;
+mod people;
 mod token;
 
 pub(super) use token::authenticate;
@@ -11,7 +12,7 @@ use super::state::State;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The one domain.
 pub(super) const DOMAIN_ID: &str = "default";
@@ -23,15 +24,15 @@ pub(super) struct User {
     pub id: String,
     pub name: String,
     pub password: String,
-    /// The project of a token that asks for none.
+    /// The project of a token that asks for none; empty when there is none.
     pub project: String,
-    pub roles: Vec<&'static str>,
 }
 
 /// A project.
 pub(super) struct Project {
     pub id: String,
     pub name: String,
+    pub description: String,
 }
 
 /// A user's power of attorney for one project.
@@ -85,6 +86,8 @@ pub(super) struct Identity {
     pub users: Vec<User>,
     pub projects: Vec<Project>,
     pub credentials: Vec<ApplicationCredential>,
+    /// User, project and role.
+    pub grants: BTreeSet<(String, String, String)>,
     /// Ids of roles and endpoints, by name.
     pub ids: BTreeMap<String, String>,
     tokens: BTreeMap<String, token::Token>,
@@ -93,6 +96,17 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn expire_all(&mut self) {
         self.tokens.clear();
+    }
+
+    /// Forgets the tokens of a user or project that is no more.
+    fn forget_tokens(&mut self, of: impl Fn(&str, Option<&String>) -> bool) {
+        self.tokens.retain(|_, token| !token.is(&of));
+    }
+
+    /// The roles that a user was given in a project.
+    fn roles(&self, user: &str, project: &str) -> Vec<String> {
+        let own = self.grants.iter().filter(|(one, place, _)| one == user && place == project);
+        own.map(|(_, _, role)| role.clone()).collect()
     }
 
     pub(super) fn user(&self, id: &str) -> Option<&User> {
@@ -122,7 +136,11 @@ fn route(state: &mut State, call: &mut Call) -> Answer {
         }
         (Method::GET, "v3", []) => return Ok(Reply::json(200, json!({"version": version(&base)}))),
         (Method::POST, "v3", ["auth", "tokens"]) => return token::create(state, call),
-        (_, "v3", ["auth" | "users" | "projects", ..]) => admit(state, call)?,
+        (
+            _,
+            "v3",
+            ["auth" | "domains" | "users" | "projects" | "roles" | "role_assignments", ..],
+        ) => admit(state, call)?,
         _ => return Err(unknown()),
     }
     let path = call.segments();
@@ -133,17 +151,15 @@ fn route(state: &mut State, call: &mut Call) -> Answer {
             let links = json!({"self": format!("{base}/identity/v3/auth/catalog")});
             Ok(Reply::json(200, json!({"catalog": catalog(state), "links": links})))
         }
-        (&Method::GET, ["auth", "projects"]) => Ok(Reply::json(200, projects(state, call))),
-        (&Method::GET, ["projects", id]) => match state.identity.project(id) {
-            Some(project) if call.session.sees(&project.id) => {
-                Ok(Reply::json(200, json!({"project": project_shown(project, &base)})))
-            }
-            _ => Err(keystone_error(404, format!("Could not find project: {id}."))),
-        },
+        (&Method::GET, ["auth", "projects"]) => {
+            let own = people::projects_of(state, &call.session.user);
+            Ok(people::listed(&base, "auth/projects", "projects", own))
+        }
         (method, ["users", user, "application_credentials", rest @ ..]) => {
             credential::answer(state, call, method, user, rest)
         }
-        _ => Err(unknown()),
+        (_, ["auth", ..]) => Err(unknown()),
+        _ => people::answer(state, call),
     }
 }
 
@@ -169,6 +185,11 @@ fn unknown() -> Reply {
     )
 }
 
+/// Keystone's refusal by policy.
+fn forbidden(what: &str) -> Reply {
+    keystone_error(403, format!("You are not authorized to perform the requested action: {what}"))
+}
+
 /// Keystone's words for every 400 about a body.
 pub(super) fn malformed(what: &str) -> Reply {
     let message = format!(
@@ -183,29 +204,13 @@ fn project_shown(project: &Project, base: &str) -> Value {
         "id": project.id,
         "name": project.name,
         "domain_id": DOMAIN_ID,
-        "description": "",
+        "description": project.description,
         "enabled": true,
         "parent_id": DOMAIN_ID,
         "is_domain": false,
         "tags": [],
         "options": {},
         "links": {"self": format!("{base}/identity/v3/projects/{}", project.id)},
-    })
-}
-
-fn projects(state: &State, call: &Call) -> Value {
-    let base = &state.config.base_url;
-    let home = state.identity.user(&call.session.user).map(|user| user.project.as_str());
-    let projects: Vec<Value> = state
-        .identity
-        .projects
-        .iter()
-        .filter(|project| home == Some(&project.id))
-        .map(|project| project_shown(project, base))
-        .collect();
-    json!({
-        "projects": projects,
-        "links": {"next": null, "self": format!("{base}/identity/v3/auth/projects"), "previous": null},
     })
 }
 
@@ -246,7 +251,7 @@ pub(super) fn catalog(state: &State) -> Value {
 
 /// Every name whose id the catalogue and the roles need.
 pub(super) fn names() -> Vec<String> {
-    let mut names: Vec<String> = ["reader", "member", "admin"].map(str::to_owned).into();
+    let mut names: Vec<String> = people::ROLES.map(str::to_owned).into();
     for kind in ["identity", "network", "compute", "image", "block-storage"] {
         names.push(kind.to_owned());
         names.extend(["admin", "internal", "public"].map(|one| format!("{kind}/{one}")));

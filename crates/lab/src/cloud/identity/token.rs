@@ -1,5 +1,6 @@
 //! Tokens: issue, check, show, revoke.
 
+use super::people::implied;
 use super::{DOMAIN_ID, DOMAIN_NAME, Session, catalog, malformed};
 use crate::cloud::http::{Answer, Call, Reply, Service, keystone_error};
 use crate::cloud::state::State;
@@ -27,13 +28,19 @@ pub(super) struct Token {
     seen: BTreeMap<Service, Timestamp>,
 }
 
+impl Token {
+    /// Whether its user or project is meant.
+    pub(super) fn is(&self, of: impl Fn(&str, Option<&String>) -> bool) -> bool {
+        of(&self.user, self.project.as_ref())
+    }
+}
+
 /// What a login proved.
 struct Proof {
     method: &'static str,
     user: String,
-    /// The project, when the proof itself decides it.
-    project: Option<String>,
-    roles: Vec<String>,
+    /// The project and the roles in it, when the proof itself decides them.
+    grant: Option<(String, Vec<String>)>,
     not_after: Option<Timestamp>,
     credential: Option<(String, String)>,
 }
@@ -89,8 +96,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
             super::credential::prove(state, identity).map(|granted| Proof {
                 method: "application_credential",
                 user: granted.user,
-                project: Some(granted.project),
-                roles: granted.roles,
+                grant: Some((granted.project, granted.roles)),
                 not_after: granted.expires,
                 credential: Some(granted.credential),
             })?
@@ -98,11 +104,11 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         "token" => by_token(state, identity)?,
         _ => return Err(unauthorized(state)),
     };
-    let project = match &proof.project {
-        Some(project) => Some(project.clone()),
+    let scope = match &proof.grant {
+        Some(grant) => Some(grant.clone()),
         None => scope(state, &auth["scope"], &proof.user)?,
     };
-    Ok(issue(state, proof, project, call.query("nocatalog").is_some()))
+    Ok(issue(state, proof, scope, call.query("nocatalog").is_some()))
 }
 
 fn refuse_scope(state: &State) -> Reply {
@@ -141,8 +147,7 @@ fn by_password(state: &State, user: &Value) -> Result<Proof, Reply> {
         Some(known) if user["password"] == known.password.as_str() => Ok(Proof {
             method: "password",
             user: known.id.clone(),
-            project: None,
-            roles: known.roles.iter().map(|role| (*role).to_owned()).collect(),
+            grant: None,
             not_after: None,
             credential: None,
         }),
@@ -156,8 +161,7 @@ fn by_token(state: &State, identity: &Value) -> Result<Proof, Reply> {
         Some(token) if token.expires > state.now() && !token.revoked => Ok(Proof {
             method: "token",
             user: token.user.clone(),
-            project: None,
-            roles: token.roles.clone(),
+            grant: None,
             not_after: Some(token.expires),
             credential: token.credential.clone(),
         }),
@@ -165,14 +169,18 @@ fn by_token(state: &State, identity: &Value) -> Result<Proof, Reply> {
     }
 }
 
-/// The project that is asked for; none when unscoped is.
-fn scope(state: &State, scope: &Value, user: &str) -> Result<Option<String>, Reply> {
-    let home = state.identity.user(user).map(|user| user.project.clone());
+/// The project that is asked for, with the user's roles in it; none when unscoped is.
+fn scope(state: &State, scope: &Value, user: &str) -> Result<Option<(String, Vec<String>)>, Reply> {
+    let home = state.identity.user(user).map(|user| user.project.as_str());
+    let granted = |project: &str| {
+        let roles = implied(&state.identity.roles(user, project));
+        (!roles.is_empty()).then(|| (project.to_owned(), roles))
+    };
     if scope == "unscoped" {
         return Ok(None);
     }
     if scope.is_null() {
-        return Ok(home);
+        return Ok(home.and_then(granted));
     }
     let project = &scope["project"];
     let asked = if let Some(id) = project["id"].as_str() {
@@ -183,14 +191,19 @@ fn scope(state: &State, scope: &Value, user: &str) -> Result<Option<String>, Rep
     } else {
         None
     };
-    match asked {
-        // Everybody has roles in the home project alone.
-        Some(asked) if home.as_deref() == Some(asked) => Ok(home),
-        _ => Err(unauthorized(state)),
+    match asked.and_then(granted) {
+        Some(scope) => Ok(Some(scope)),
+        None => Err(unauthorized(state)),
     }
 }
 
-fn issue(state: &mut State, proof: Proof, project: Option<String>, brief: bool) -> Reply {
+fn issue(
+    state: &mut State,
+    proof: Proof,
+    scope: Option<(String, Vec<String>)>,
+    brief: bool,
+) -> Reply {
+    let (project, roles) = scope.unzip();
     let now = state.now();
     let life = SignedDuration::try_from(state.config.token_life).unwrap_or(SignedDuration::MAX);
     let latest = now.saturating_add(life).unwrap_or(Timestamp::MAX);
@@ -199,7 +212,7 @@ fn issue(state: &mut State, proof: Proof, project: Option<String>, brief: bool) 
     let token = Token {
         method: proof.method.to_owned(),
         user: proof.user,
-        roles: if project.is_some() { proof.roles } else { Vec::new() },
+        roles: roles.unwrap_or_default(),
         project,
         issued: now,
         expires,

@@ -1,8 +1,8 @@
 //! Floating IPs: an external address that leads to a port, for as long as somebody wants it.
 
 use super::{
-    Kind, change, drop_object, keep, neutron_error, only, port, required, seen, text, topology,
-    within_quota,
+    Kind, change, drop_object, keep, neutron_error, only, owner, port, required, seen, text,
+    topology, within_quota,
 };
 use crate::cloud::compute;
 use crate::cloud::http::{Call, Reply};
@@ -34,7 +34,7 @@ pub(super) fn create(
         let message = "(rule:create_floatingip and rule:create_floatingip:floating_ip_address) is disallowed by policy";
         return Err(neutron_error(403, "PolicyNotAuthorized", message));
     }
-    let project = call.session.project();
+    let project = owner(call, Kind::FloatingIp, wanted)?;
     within_quota(state, Kind::FloatingIp, state.config.quotas.floatingip, &project)?;
     if seen(state, call, Kind::Network, &network)?["router:external"] != true {
         let message =

@@ -361,6 +361,20 @@ fn required<'a>(wanted: &'a Map<String, Value>, field: &str) -> Result<&'a str, 
     })
 }
 
+/// The project of a new object: the caller's own, or any that an administrator names.
+fn owner(call: &Call, kind: Kind, wanted: &Map<String, Value>) -> Result<String, Reply> {
+    let named = wanted.get("project_id").or_else(|| wanted.get("tenant_id"));
+    let own = call.session.project();
+    match named.and_then(Value::as_str) {
+        Some(named) if named != own && !call.session.is_admin() => {
+            let message = format!("rule:create_{} is disallowed by policy", kind.singular());
+            Err(neutron_error(403, "PolicyNotAuthorized", message))
+        }
+        Some(named) => Ok(named.to_owned()),
+        None => Ok(own),
+    }
+}
+
 /// Refuses one more object than the project may have.
 fn within_quota(state: &State, kind: Kind, limit: i64, project: &str) -> Result<(), Reply> {
     if limit < 0 || used(state, kind, project) < limit.unsigned_abs() {

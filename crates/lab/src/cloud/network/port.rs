@@ -2,7 +2,7 @@
 
 use super::floating;
 use super::{
-    Kind, change, drop_object, keep, neutron_error, only, required, seen, text, within_quota,
+    Kind, change, drop_object, keep, neutron_error, only, owner, required, seen, text, within_quota,
 };
 use crate::cloud::compute;
 use crate::cloud::fault::Effect;
@@ -69,7 +69,7 @@ pub(super) fn create(
     let network = required(&wanted, "network_id")?.to_owned();
     seen(state, call, Kind::Network, &network)?;
     deny_binding(call, "create_port", &wanted)?;
-    let project = call.session.project();
+    let project = owner(call, Kind::Port, &wanted)?;
     within_quota(state, Kind::Port, state.config.quotas.port, &project)?;
     let mac_wanted = wanted.get("mac_address").and_then(Value::as_str).map(str::to_owned);
     if let Some(mac) = &mac_wanted

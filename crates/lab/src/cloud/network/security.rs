@@ -1,6 +1,6 @@
 //! Security groups and their rules. They are kept and shown; no packet is ever filtered.
 
-use super::{Kind, change, drop_object, keep, only, required, text, within_quota};
+use super::{Kind, change, drop_object, keep, only, owner, required, text, within_quota};
 use crate::cloud::http::{Call, Reply, neutron_error};
 use crate::cloud::state::State;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ pub(super) fn create_group(
     wanted: &Map<String, Value>,
 ) -> Result<Value, Reply> {
     only(wanted, &["stateful"])?;
-    let project = call.session.project();
+    let project = owner(call, Kind::SecurityGroup, wanted)?;
     within_quota(state, Kind::SecurityGroup, state.config.quotas.security_group, &project)?;
     let (name, description) = (text(wanted, "name")?, text(wanted, "description")?);
     let group = plant_group(state, &project, &name, &description);
@@ -62,7 +62,7 @@ pub(super) fn create_rule(
     let group = required(wanted, "security_group_id")?;
     super::seen(state, call, Kind::SecurityGroup, group)?;
     required(wanted, "direction")?;
-    let project = call.session.project();
+    let project = owner(call, Kind::SecurityGroupRule, wanted)?;
     within_quota(
         state,
         Kind::SecurityGroupRule,

@@ -2,7 +2,8 @@
 
 use super::address::{Block, Pool};
 use super::{
-    Kind, Table, change, drop_object, keep, neutron_error, only, required, text, within_quota,
+    Kind, Table, change, drop_object, keep, neutron_error, only, owner, required, text,
+    within_quota,
 };
 use crate::cloud::http::{Answer, Call, Reply};
 use crate::cloud::state::State;
@@ -27,7 +28,7 @@ pub(super) fn create_network(
         );
         return Err(neutron_error(403, "PolicyNotAuthorized", message));
     }
-    let project = call.session.project();
+    let project = owner(call, Kind::Network, wanted)?;
     within_quota(state, Kind::Network, state.config.quotas.network, &project)?;
     let external = wanted.get("router:external") == Some(&json!(true));
     Ok(plant_network(state, &project, &text(wanted, "name")?, external))
@@ -77,7 +78,7 @@ pub(super) fn create_subnet(
         let message = format!("Invalid input for cidr. Reason: '{cidr}' is not a valid IP subnet.");
         return Err(neutron_error(400, "HTTPBadRequest", message));
     };
-    let project = call.session.project();
+    let project = owner(call, Kind::Subnet, wanted)?;
     within_quota(state, Kind::Subnet, state.config.quotas.subnet, &project)?;
     let name = text(wanted, "name")?;
     let network = network.to_owned();
@@ -164,7 +165,7 @@ pub(super) fn create_router(
     wanted: &Map<String, Value>,
 ) -> Result<Value, Reply> {
     only(wanted, &["external_gateway_info"])?;
-    let project = call.session.project();
+    let project = owner(call, Kind::Router, wanted)?;
     within_quota(state, Kind::Router, state.config.quotas.router, &project)?;
     let gateway = wanted.get("external_gateway_info").map(|info| &info["network_id"]);
     let gateway = gateway.and_then(Value::as_str).map(str::to_owned);
