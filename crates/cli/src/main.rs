@@ -32,6 +32,8 @@ enum LogFormat {
 enum Command {
     /// Run an API server, a cloud, nodes and Drover on this machine, on loopback
     Dev(command::dev::Args),
+    /// Run one part of that world alone, for other clients
+    Lab(command::lab::Args),
     /// Run the controllers against a Kubernetes API server
     Manager(command::manager::Args),
     /// Print the Kubernetes objects that Drover needs
@@ -55,6 +57,7 @@ fn run(drover: Drover) -> anyhow::Result<()> {
     match drover.command {
         Command::Manifests(args) => command::manifests::run(&args),
         Command::Dev(args) => on_runtime(command::dev::run(args)),
+        Command::Lab(args) => on_runtime(command::lab::run(args)),
         Command::Manager(args) => on_runtime(command::manager::run(args)),
     }
 }

@@ -10,8 +10,8 @@ pub use assets::{Assets, version};
 
 use crate::client::{ApiError, Client};
 use crate::clock::Clock;
-use crate::dial::{self, Credential, DialError, Dialer};
-use crate::kubeconfig;
+use crate::dial::{self, DialError};
+use crate::kubeconfig::Access;
 use crate::pki::{Authority, Pair};
 use jiff::Timestamp;
 use process::Process;
@@ -164,16 +164,28 @@ impl ControlPlane {
         self.pki.issue_client(user, groups)
     }
 
+    /// The way of a user of these groups, two at most.
+    #[must_use]
+    pub fn access(&self, user: &str, groups: &[&str]) -> Access {
+        Access::issued(&self.url, &self.pki, user, groups)
+    }
+
+    /// The way of a user who may do everything.
+    #[must_use]
+    pub fn admin_access(&self) -> Access {
+        self.access("kubernetes-admin", &["system:masters"])
+    }
+
     /// A kubeconfig of a user of these groups, two at most. Secret.
     #[must_use]
     pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> String {
-        kubeconfig::of(&self.url, &self.pki, user, groups)
+        self.access(user, groups).kubeconfig()
     }
 
     /// A kubeconfig that may do everything. Secret.
     #[must_use]
     pub fn admin_kubeconfig(&self) -> String {
-        self.kubeconfig("kubernetes-admin", &["system:masters"])
+        self.admin_access().kubeconfig()
     }
 
     /// A client that may do everything.
@@ -181,9 +193,7 @@ impl ControlPlane {
     /// # Errors
     /// When the certificates cannot be used.
     pub fn admin(&self) -> Result<Client, Error> {
-        let Pair { cert_pem, key_pem } = self.certificate("kubernetes-admin", &["system:masters"]);
-        let who = Credential::Certificate { cert_pem, key_pem };
-        Ok(Dialer::Tls.dial(&self.url, self.pki.ca_pem(), &who)?)
+        Ok(self.admin_access().client()?)
     }
 
     /// Kills kube-apiserver, starts it anew and waits until it is ready.
@@ -279,7 +289,7 @@ fn write_files(folder: &Path, pki: &Authority, url: &str) -> Result<(), Error> {
         ("controllers.kubeconfig", "system:kube-controller-manager"),
         ("scheduler.kubeconfig", "system:kube-scheduler"),
     ] {
-        write(file, &kubeconfig::of(url, pki, user, &[]))?;
+        write(file, &Access::issued(url, pki, user, &[]).kubeconfig())?;
     }
     let policy: Value = json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "metadata": {"name": "all"},

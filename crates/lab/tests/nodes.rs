@@ -5,7 +5,7 @@ mod fixture;
 
 use drover_lab::client::PatchKind;
 use drover_lab::clock::Pace;
-use drover_lab::dial::{Credential, DialError};
+use drover_lab::dial::{DialError, Dialer};
 use drover_lab::kubelet::STOP_SECONDS;
 use drover_lab::world;
 use fixture::{Lab, flatcar, ubuntu};
@@ -248,9 +248,8 @@ async fn over_tls_a_client_is_who_its_certificate_says_and_trusts_one_authority(
     lab.approve_all();
     lab.boot("n", &ubuntu(&lab, "n")).await;
     let world = &lab.world;
-    let pair = world.certificate("jane", &["system:masters"]);
-    let who = Credential::Certificate { cert_pem: pair.cert_pem, key_pem: pair.key_pem };
-    let jane = world.dialer().dial(world.api_url(), world.ca_pem(), &who).unwrap();
+    let access = world.plane().access();
+    let jane = access.client().unwrap();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let maps = "/api/v1/namespaces/default/configmaps";
     jane.create(maps, &map).await.unwrap();
@@ -259,11 +258,11 @@ async fn over_tls_a_client_is_who_its_certificate_says_and_trusts_one_authority(
     assert_eq!(patched["data"]["k"], "v");
 
     let other = drover_lab::pki::Authority::new(&world.clock());
-    let stranger = world.dialer().dial(world.api_url(), other.ca_pem(), &who).unwrap();
+    let stranger = Dialer::Tls.dial(world.api_url(), other.ca_pem(), &access.who).unwrap();
     let error = stranger.get("/api").await.unwrap_err();
     assert_eq!(error.code, 0);
     assert!(error.message.contains("invalid peer certificate"), "{error}");
-    let nonsense = world.dialer().dial("http://a", other.ca_pem(), &who);
+    let nonsense = Dialer::Tls.dial("http://a", other.ca_pem(), &access.who);
     assert!(matches!(nonsense.err(), Some(DialError::Server(_))));
     lab.node("n", "Ready", |node| condition(node, "Ready") == "True").await;
     lab.world.stop().await;

@@ -1,4 +1,5 @@
 //! Whole worlds in one process: scenarios, invariants and benches.
 
+pub mod door;
 pub mod faults;
 pub mod stage;

@@ -1,13 +1,12 @@
 //! A world in process with Drover at work in it, and the questions its users ask of it.
 
+use crate::door::{self, Door};
 use crate::faults::{Life, Wire};
 use anyhow::{Context, bail};
 use drover_api::{Machine, MachineDeployment};
 use drover_controllers::manager::{Manager, Settings};
 use drover_controllers::metrics::Metrics;
 use drover_controllers::rbac;
-use drover_lab::apiserver::access::User;
-use drover_lab::apiserver::{Peer, Service};
 use drover_lab::cloud::Ledger;
 use drover_lab::world::{Config, World};
 use drover_openstack::{OpenStack, Setup, transport};
@@ -39,6 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub struct Stage {
     pub world: World,
     pub admin: Client,
+    manager: Door,
 }
 
 /// A manager at work.
@@ -50,7 +50,7 @@ pub struct Working {
 
 /// The wires of one manager.
 pub struct Wires {
-    pub kubernetes: Wire<Service>,
+    pub kubernetes: Wire<Door>,
     pub openstack: Wire<axum::Router>,
 }
 
@@ -61,18 +61,16 @@ impl Stage {
     /// When the world or the installation is refused.
     pub async fn of(config: Config) -> anyhow::Result<Self> {
         let world = World::start(config).await?;
-        let admin = Client::new(
-            world.api().service(Peer::User(User::new("admin", &["system:masters"]))),
-            NAMESPACE,
-        );
-        let stage = Self { world, admin };
+        let admin = door::admin(world.plane()).await?;
+        let mut objects = rbac::objects(&[]);
         for crd in drover_api::crds() {
-            stage.create(&serde_json::to_value(&crd)?).await?;
+            objects.push(serde_json::to_value(&crd)?);
         }
-        for object in rbac::objects(&[]) {
-            stage.create(&object).await?;
+        for object in &objects {
+            apply(&admin, object).await?;
         }
-        Ok(stage)
+        let manager = door::manager(world.plane(), &admin).await?;
+        Ok(Self { world, admin, manager })
     }
 
     /// A world without sockets.
@@ -90,32 +88,20 @@ impl Stage {
     pub async fn create(&self, object: &Value) -> Result<DynamicObject, kube::Error> {
         let typed: DynamicObject =
             serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
-        self.api(object).create(&PostParams::default(), &typed).await
+        api(&self.admin, object).create(&PostParams::default(), &typed).await
     }
 
     /// The place where an object of this kind and namespace lives.
     #[must_use]
     pub fn api(&self, object: &Value) -> Api<DynamicObject> {
-        let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
-        let (group, version) =
-            text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
-        let gvk = GroupVersionKind::gvk(group, version, text("/kind"));
-        let resource = ApiResource::from_gvk(&gvk);
-        match text("/metadata/namespace") {
-            "" => Api::all_with(self.admin.clone(), &resource),
-            namespace => Api::namespaced_with(self.admin.clone(), namespace, &resource),
-        }
+        api(&self.admin, object)
     }
 
     /// Wires that last as long as `life`, with the rights of Drover's ServiceAccount.
     #[must_use]
     pub fn wires(&self, life: &Arc<Life>) -> Wires {
-        let account =
-            format!("system:serviceaccount:{}:{}", rbac::NAMESPACE, rbac::SERVICE_ACCOUNT);
-        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
-        let user = Peer::User(User::new(&account, &groups));
         Wires {
-            kubernetes: Wire::new(self.world.api().service(user), life.clone()),
+            kubernetes: Wire::new(self.manager.clone(), life.clone()),
             openstack: Wire::new(self.world.cloud().router(), life.clone()),
         }
     }
@@ -281,6 +267,24 @@ impl Stage {
         let available = status.map_or(0, |status| status.available_replicas as usize);
         Ok(available == replicas && self.world.cloud().ledger().servers.len() == replicas)
     }
+}
+
+fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("/kind")));
+    match text("/metadata/namespace") {
+        "" => Api::all_with(client.clone(), &resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, &resource),
+    }
+}
+
+/// Installs an object, whether it is there or not.
+async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let params = PatchParams::apply("stage").force();
+    let applied = api(client, object).patch(name, &params, &Patch::Apply(object)).await;
+    applied.map(drop).with_context(|| format!("applying {} {name}", object["kind"]))
 }
 
 impl Working {

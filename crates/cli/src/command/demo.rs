@@ -26,9 +26,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// # Errors
 /// When a chapter does not end well in ten minutes, with what the pool looked like then.
 pub async fn tell(client: Client) -> anyhow::Result<()> {
-    let manifest: Value = serde_saphyr::from_str(EXAMPLE).context("reading the example")?;
-    let story = Story::of(client, &manifest)?;
+    let mut manifest: Value = serde_saphyr::from_str(EXAMPLE).context("reading the example")?;
+    let server = client.apiserver_version().await.context("reading the API server's version")?;
+    let story = Story::of(client, &manifest).await?;
 
+    if let Some(why) = fit(&mut manifest, &server.git_version) {
+        say(&format!("\n# {why}"))?;
+    }
     say("\n$ kubectl apply -f examples/metakube/machinedeployment.yaml")?;
     let apply = PatchParams::apply("kubectl").force();
     story.pools.patch(&story.name, &apply, &Patch::Apply(&manifest)).await?;
@@ -63,18 +67,44 @@ struct Story {
     pools: Api<MachineDeployment>,
     machines: Api<Machine>,
     nodes: Api<Node>,
+    /// Nodes that were there before the story.
+    others: BTreeSet<String>,
+}
+
+/// Has the example take a kubelet that the API server's version allows, and says so.
+///
+/// Kubernetes: a kubelet may be up to three minor versions older than the API server, and never newer.
+fn fit(manifest: &mut Value, server: &str) -> Option<String> {
+    let server = server.trim_start_matches('v').split(['+', '-']).next().unwrap_or_default();
+    let minor = |version: &str| version.split('.').nth(1)?.parse::<u32>().ok();
+    let kubelet = manifest.pointer_mut("/spec/template/spec/versions/kubelet")?;
+    let (wanted, there) = (minor(kubelet.as_str()?)?, minor(server)?);
+    if (there.saturating_sub(3)..=there).contains(&wanted) {
+        return None;
+    }
+    let than =
+        if wanted > there { "newer than" } else { "more than three minor versions older than" };
+    let why = format!(
+        "the example's kubelet {} is {than} this API server; the story takes {server}",
+        kubelet.as_str()?
+    );
+    *kubelet = server.into();
+    Some(why)
 }
 
 impl Story {
-    fn of(client: Client, manifest: &Value) -> anyhow::Result<Self> {
+    async fn of(client: Client, manifest: &Value) -> anyhow::Result<Self> {
         let text = |at: &str| manifest.pointer(at).and_then(Value::as_str).map(str::to_owned);
         let name = text("/metadata/name").context("the example has no name")?;
         let namespace = text("/metadata/namespace").context("the example has no namespace")?;
+        let nodes = Api::<Node>::all(client.clone());
+        let others = nodes.list(&ListParams::default()).await?.items;
         Ok(Self {
             name,
             pools: Api::namespaced(client.clone(), &namespace),
-            machines: Api::namespaced(client.clone(), &namespace),
-            nodes: Api::all(client),
+            machines: Api::namespaced(client, &namespace),
+            nodes,
+            others: others.iter().map(ResourceExt::name_any).collect(),
         })
     }
 
@@ -96,12 +126,19 @@ impl Story {
     ) -> anyhow::Result<()> {
         let deadline = tokio::time::Instant::now() + CHAPTER_MAX;
         loop {
-            let state = self.state(old).await?;
-            if state.is_whole(replicas) {
-                return say(&format!("  {what}: {state}"));
-            }
-            if tokio::time::Instant::now() > deadline {
-                bail!("gave up waiting until {what}: {state}, wanted {replicas}");
+            let is_over = tokio::time::Instant::now() > deadline;
+            match self.state(old).await {
+                Ok(state) if state.is_whole(replicas) => {
+                    return say(&format!("  {what}: {state}"));
+                }
+                Ok(state) if is_over => {
+                    bail!("gave up waiting until {what}: {state}, wanted {replicas}")
+                }
+                // An API server that is busy or restarts is no reason to end a story.
+                Err(error) if is_over => {
+                    return Err(error).with_context(|| format!("gave up waiting until {what}"));
+                }
+                _ => {}
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -113,7 +150,8 @@ impl Story {
         let count = |field: &str| status[field].as_u64().unwrap_or(0);
         let current = status["observedGeneration"].as_i64() == pool.metadata.generation;
         let machines = self.machines().await?;
-        let nodes = self.nodes.list(&ListParams::default()).await?.items;
+        let mut nodes = self.nodes.list(&ListParams::default()).await?.items;
+        nodes.retain(|node| !self.others.contains(&node.name_any()));
         Ok(State {
             machines: machines.len(),
             old: machines.iter().filter_map(ResourceExt::uid).filter(|it| old.contains(it)).count(),
@@ -158,5 +196,26 @@ impl std::fmt::Display for State {
             write!(f, ", {old} still to be replaced")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_story_takes_a_kubelet_that_fits_the_server() {
+        let example = || serde_json::json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.30.3"}}}}});
+        for (server, taken, word) in [
+            ("v1.33.0+drover-lab", "1.30.3", ""),
+            ("v1.30.0", "1.30.3", ""),
+            ("v1.36.3", "1.36.3", "older"),
+            ("v1.29.1-rc.1", "1.29.1", "newer"),
+        ] {
+            let mut manifest = example();
+            let said = fit(&mut manifest, server).unwrap_or_default();
+            assert_eq!(manifest["spec"]["template"]["spec"]["versions"]["kubelet"], taken);
+            assert!(said.contains(word) && said.is_empty() == word.is_empty(), "{server}: {said}");
+        }
     }
 }

@@ -20,8 +20,8 @@ pub fn say(line: &str) -> anyhow::Result<()> {
     written.context("writing to standard output")
 }
 
-/// Prints every Event of Drover from now on, until stopped or nobody reads.
-pub async fn events(client: Client, stop: CancellationToken) {
+/// Prints every Event of Drover since then, until stopped or nobody reads.
+pub async fn events(client: Client, since: Timestamp, stop: CancellationToken) {
     let events = watcher(Api::<Event>::all(client), watcher::Config::default())
         .default_backoff()
         .take_until(stop.cancelled_owned());
@@ -32,7 +32,8 @@ pub async fn events(client: Client, stop: CancellationToken) {
             Ok(Some(watcher::Event::Apply(event) | watcher::Event::InitApply(event))) => {
                 let count = event.series.as_ref().map_or(1, |series| series.count);
                 let known = told.insert((event.namespace(), event.name_any()), count);
-                let ours = event.reporting_controller.as_deref() == Some("drover");
+                let is_new = event.event_time.as_ref().is_some_and(|time| time.0 >= since);
+                let ours = event.reporting_controller.as_deref() == Some("drover") && is_new;
                 if ours && known.is_none() && say(&line(&event)).is_err() {
                     return;
                 }

@@ -1,12 +1,11 @@
 //! The cloud controller manager: Nodes learn what their servers are, and go when their servers are gone.
 
-mod lifecycle;
 mod nova;
 
 pub use nova::Access;
 
 use crate::client::{ApiError, Client, Informer, PatchKind};
-use crate::clock::{Clock, Pace};
+use crate::clock::Pace;
 use nova::{Nova, Server};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -31,8 +30,6 @@ pub struct Config {
     pub client: Client,
     /// Of the cloud.
     pub access: Access,
-    /// The time of the world.
-    pub clock: Clock,
     /// The pace at which it looks at the cloud.
     pub pace: Pace,
     /// Whether provider ids name the region: `openstack://REGION/ID` rather than `openstack:///ID`.
@@ -48,13 +45,11 @@ struct Manager {
 
 /// Runs until it is stopped.
 pub async fn run(config: Config, stop: CancellationToken) {
-    let Config { client, access, clock, pace, regional } = config;
+    let Config { client, access, pace, regional } = config;
     let nodes = Informer::start(&client, "/api/v1/nodes");
     let region = access.region.clone();
-    let watchdog = lifecycle::run(client.clone(), nodes.clone(), clock, pace);
     let manager = Manager { client, nova: Nova::new(access), region, regional };
-    let work = async { tokio::join!(manager.run(nodes, pace), watchdog) };
-    stop.run_until_cancelled(work).await;
+    stop.run_until_cancelled(manager.run(nodes, pace)).await;
 }
 
 impl Manager {

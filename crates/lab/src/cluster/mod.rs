@@ -10,6 +10,7 @@ mod daemonset;
 mod deployment;
 mod gc;
 mod kinds;
+pub mod lifecycle;
 mod namespaces;
 mod object;
 mod pdb;

@@ -72,7 +72,7 @@ impl Agent {
     }
 
     fn say(&self, line: impl std::fmt::Display) {
-        self.world.cloud.console(&self.hardware.server, &format!("kubelet: {line}"));
+        (self.world.console)(&self.hardware.server, &format!("kubelet: {line}"));
     }
 
     /// Runs until it is dropped, which is when the power goes.
@@ -123,7 +123,7 @@ impl Agent {
             client,
             uid: Some(uid),
             lease: None,
-            life: Life::new(self.world.pace),
+            life: Life::new(self.world.pace, self.hardware.network),
             serving: None,
             serving_tries: 0,
             pods_started: 0,

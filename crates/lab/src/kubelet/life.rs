@@ -83,9 +83,9 @@ const TRIES_MAX: u32 = 30;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Life {
-    /// A node without pods and without a network.
-    pub fn new(pace: Pace) -> Self {
-        Self { pods: BTreeMap::new(), agenda: Agenda::default(), pace, network: false }
+    /// A node without pods.
+    pub fn new(pace: Pace, network: bool) -> Self {
+        Self { pods: BTreeMap::new(), agenda: Agenda::default(), pace, network }
     }
 
     /// Takes in what the API server says of a pod.

@@ -3,6 +3,7 @@
 mod agent;
 pub mod boot;
 mod credentials;
+pub mod idle;
 mod life;
 mod node;
 mod pods;
@@ -40,6 +41,8 @@ pub struct Hardware {
     pub memory_mib: u64,
     /// Addresses of its ports.
     pub addresses: Vec<IpAddr>,
+    /// Whether its image configures a network, so that no DaemonSet has to bring one.
+    pub network: bool,
 }
 
 /// What all nodes share.
@@ -58,10 +61,13 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Takes a server's id and the line that it prints.
+type Console = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
 /// What one node needs of the world.
 #[derive(Clone)]
 struct World {
-    cloud: Cloud,
+    console: Console,
     dialer: Dialer,
     wire: Wire,
     clock: Clock,
@@ -76,8 +82,9 @@ struct Server {
 /// Boots servers as they are switched on and silences them as they are switched off, until it is stopped.
 pub async fn run(config: Config, mut power: UnboundedReceiver<Power>, stop: CancellationToken) {
     let wire = Wire::start(&config.watcher, &stop);
+    let cloud = config.cloud;
     let world = World {
-        cloud: config.cloud,
+        console: Arc::new(move |server, line| cloud.console(server, line)),
         dialer: config.dialer,
         wire,
         clock: config.clock,
@@ -125,18 +132,19 @@ async fn live(world: World, guest: Guest, memory: Arc<Mutex<Memory>>, mut dice: 
     tokio::time::sleep(world.pace.of(BOOT.mul_f64(2.0 / 3.0 + dice.f64() * 2.0 / 3.0))).await;
     let boot = boot::boot(&guest.user_data, &guest.host_name);
     for line in &boot.console {
-        world.cloud.console(&guest.server, line);
+        (world.console)(&guest.server, line);
     }
     let Some(join) = boot.join else { return };
     let started =
         format!("Started kubelet.service: kubelet {} of node {}", join.version, join.node_name);
-    world.cloud.console(&guest.server, &started);
+    (world.console)(&guest.server, &started);
     let (cpus, memory_mib) = size(&guest.flavor);
     let hardware = Hardware {
         boot_id: format!("{:08x}-0000-4000-8000-{:012x}", dice.u32(..), dice.u64(..) >> 16),
         cpus,
         memory_mib,
         addresses: guest.fixed,
+        network: false,
         server: guest.server,
     };
     Agent::new(world, join, hardware, memory, dice).run().await;

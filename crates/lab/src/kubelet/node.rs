@@ -59,7 +59,7 @@ pub fn object(join: &Join, hardware: &Hardware, now: Timestamp) -> Value {
         "kind": "Node",
         "metadata": {"name": join.node_name, "labels": labels, "annotations": annotations},
         "spec": {},
-        "status": status(join, hardware, false, now),
+        "status": status(join, hardware, hardware.network, now),
     });
     if !taints.is_empty() {
         node["spec"]["taints"] = taints.into();

@@ -1,7 +1,6 @@
 //! A world in which a test plays the owner of the machines: it makes servers and approves certificates.
 
 use base64::Engine as _;
-use drover_lab::apiserver::access::User;
 use drover_lab::client::{Client, Informer, PatchKind};
 use drover_lab::dial::{self, Transport};
 use drover_lab::world::{Config, World};
@@ -72,7 +71,7 @@ impl Lab {
     pub async fn of(config: Config) -> Self {
         let in_process = config.in_process;
         let world = World::start(config).await.unwrap();
-        let admin = world.client(&User::new("kubernetes-admin", &["system:masters"]));
+        let admin = world.admin();
         let token = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
             "metadata": {"name": "bootstrap-token-abcdef"},

@@ -19,7 +19,8 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// Runs for ever.
-pub async fn run(client: Client, mut nodes: Informer, clock: Clock, pace: Pace) {
+pub async fn run(client: Client, clock: Clock, pace: Pace) {
+    let mut nodes = Informer::start(&client, "/api/v1/nodes");
     let leases =
         Informer::start(&client, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
     nodes.ready().await;
