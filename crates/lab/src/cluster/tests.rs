@@ -1,6 +1,6 @@
 //! The controllers against the lab's own API server, on a paused clock.
 
-use super::object::{is_deleting, is_true, items, meta, node_of};
+use super::object::{condition, is_deleting, is_true, items, meta, node_of};
 use super::*;
 use crate::apiserver::access::User;
 use crate::apiserver::{self, ApiServer, Peer, ResourceId};
@@ -318,8 +318,15 @@ async fn a_namespace_takes_its_content_along() {
     cluster.client.delete("/api/v1/namespaces/doomed", &Value::Null).await.expect("a delete");
     let tells = |all: &[Arc<Value>]| {
         let doomed = all.iter().find(|one| meta(one, "name") == "doomed");
-        let told = doomed.map(|one| one["status"]["conditions"][0]["message"].clone());
-        told == Some("Some resources are remaining: configmaps. has 1 resource instances".into())
+        let told = |what: &str| {
+            let found = doomed.and_then(|one| condition(one, what));
+            found.map(|one| (one["status"] == "True", one["message"].clone()))
+        };
+        let left = "Some resources are remaining: configmaps. has 1 resource instances";
+        let waits = "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances";
+        told("NamespaceContentRemaining") == Some((true, left.into()))
+            && told("NamespaceFinalizersRemaining") == Some((true, waits.into()))
+            && told("NamespaceDeletionContentFailure").is_some_and(|(bad, _)| !bad)
     };
     cluster.until("", "namespaces", tells).await;
     assert!(cluster.list("", "secrets").is_empty());
@@ -327,6 +334,33 @@ async fn a_namespace_takes_its_content_along() {
     let path = "/api/v1/namespaces/doomed/configmaps/held";
     cluster.client.patch(path, PatchKind::Merge, &free).await.expect("a patch");
     cluster.until("", "namespaces", |all| all.len() == 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_leave_a_namespace_before_anything_else() {
+    let cluster = Cluster::start().await;
+    cluster.create("/api/v1/namespaces", json!({"metadata": {"name": "doomed"}})).await;
+    let map = json!({"metadata": {"name": "map"}});
+    cluster.create("/api/v1/namespaces/doomed/configmaps", map).await;
+    let held = json!({
+        "metadata": {"name": "held", "finalizers": ["example.com/wait"]},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let account = |all: &[Arc<Value>]| all.iter().any(|one| meta(one, "namespace") == "doomed");
+    cluster.until("", "serviceaccounts", account).await;
+    cluster.create("/api/v1/namespaces/doomed/pods", held).await;
+    cluster.client.delete("/api/v1/namespaces/doomed", &Value::Null).await.expect("a delete");
+    cluster.until("", "pods", |all| all.iter().all(|pod| is_deleting(pod))).await;
+    let told = |all: &[Arc<Value>]| {
+        all.iter().any(|one| condition(one, "NamespaceDeletionContentFailure").is_some())
+    };
+    cluster.until("", "namespaces", told).await;
+    let named = |all: &[Arc<Value>]| all.iter().any(|one| meta(one, "name") == "map");
+    assert!(named(&cluster.list("", "configmaps")), "what pods may need is there while they are");
+    let free = json!({"metadata": {"finalizers": null}});
+    let path = "/api/v1/namespaces/doomed/pods/held";
+    cluster.client.patch(path, PatchKind::Merge, &free).await.expect("a patch");
+    cluster.until("", "configmaps", |all| !named(all)).await;
 }
 
 #[tokio::test(start_paused = true)]
