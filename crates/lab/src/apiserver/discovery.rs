@@ -4,6 +4,7 @@ use super::media::{self, Shape};
 use super::registry::{Group, Groups, Kind, Resources, api_version};
 use super::request::Query;
 use super::{ApiServer, Body, Status, render, route};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
@@ -17,7 +18,7 @@ pub(super) fn answer(
 ) -> Result<Response<Body>, Status> {
     let groups = server.registry().groups();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let accept = || media::negotiate(&route::header_text(headers, &header::ACCEPT));
+    let accept = || media::negotiate(&route::header_text(headers, &header::ACCEPT), true);
     Ok(match parts.as_slice() {
         [""] => render::json_of(200, &json!({"paths": paths(&groups)})),
         ["version"] => render::json_of(200, &version()),
@@ -179,7 +180,11 @@ fn aggregated_resource(kind: &Kind) -> Value {
 
 /// An answer with an Etag; 304 for a client that has it.
 pub(super) fn tagged(value: &Value, headers: &HeaderMap) -> Response<Body> {
-    let bytes = serde_json::to_vec(value).unwrap_or_default();
+    tagged_bytes(serde_json::to_vec(value).unwrap_or_default().into(), headers)
+}
+
+/// The same of a document that is written already.
+pub(super) fn tagged_bytes(bytes: Bytes, headers: &HeaderMap) -> Response<Body> {
     let tag = format!("\"{}\"", hash(&bytes));
     let known = route::header_text(headers, &header::IF_NONE_MATCH);
     let mut response = if known.split(',').any(|one| one.trim() == tag) {
@@ -188,7 +193,7 @@ pub(super) fn tagged(value: &Value, headers: &HeaderMap) -> Response<Body> {
         unchanged.headers_mut().remove(header::CONTENT_TYPE);
         unchanged
     } else {
-        let form = media::Accept { encoding: media::Encoding::Json, shape: Shape::Discovery };
+        let form = media::Accept::json(Shape::Discovery);
         render::response(200, form.content_type(), render::whole(bytes))
     };
     let map = response.headers_mut();

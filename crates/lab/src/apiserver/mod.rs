@@ -7,6 +7,7 @@ mod crds;
 mod create;
 mod delete;
 mod discovery;
+mod duration;
 mod media;
 mod openapi;
 mod patch;
@@ -86,6 +87,8 @@ struct Inner {
     turn: Mutex<()>,
     // The OpenAPI index of a state of the registry; hashing all documents takes a while.
     documents: Mutex<(u64, Value)>,
+    // The one OpenAPI document of version 2, likewise.
+    swagger: Mutex<(u64, Bytes)>,
 }
 
 /// A Kubernetes API server.
@@ -131,6 +134,7 @@ impl ApiServer {
             dice: Mutex::new(fastrand::Rng::with_seed(config.seed)),
             turn: Mutex::new(()),
             documents: Mutex::new((0, Value::Null)),
+            swagger: Mutex::new((0, Bytes::new())),
         };
         let server = Self { inner: Arc::new(inner) };
         builtin::bootstrap(&server);
@@ -182,6 +186,10 @@ impl ApiServer {
 
     fn documents(&self) -> MutexGuard<'_, (u64, Value)> {
         self.inner.documents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn swagger(&self) -> MutexGuard<'_, (u64, Bytes)> {
+        self.inner.swagger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Now, as Kubernetes writes times: whole seconds.

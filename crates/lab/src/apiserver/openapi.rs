@@ -1,10 +1,13 @@
-//! OpenAPI v3 documents of everything that is served, one a group and version, made on demand.
+//! OpenAPI documents of everything that is served: version 3 one a group and version, version 2 one of all, made on demand.
 
 use super::registry::{Groups, Kind, Resources, api_version};
 use super::request::Query;
 use super::{ApiServer, Body, Status, builtin, discovery, media, render, route};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
+
+mod v2;
 
 const META: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1";
 
@@ -17,15 +20,16 @@ pub(super) fn answer(
 ) -> Result<Response<Body>, Status> {
     let groups = server.registry().groups();
     let accept = route::header_text(headers, &header::ACCEPT);
-    let protobuf = "application/com.github.proto-openapi.spec.v3";
-    if path == "/openapi/v2" {
-        // Version 2 is spoken in protobuf alone by the clients that still ask; there is version 3.
-        return Ok(render::page_not_found());
-    }
+    let protobuf = "application/com.github.proto-openapi.spec.v";
     let only_protobuf = accept.split(',').all(|range| range.trim().starts_with(protobuf));
     if !accept.is_empty() && only_protobuf {
         let why = "only the following media types are accepted: application/json";
         return Err(Status::new(406, "NotAcceptable", why));
+    }
+    if path == "/openapi/v2" {
+        let mut response = discovery::tagged_bytes(whole(server, &groups), headers);
+        plain_json(response.headers_mut());
+        return Ok(response);
     }
     if path.trim_end_matches('/') == "/openapi/v3" {
         return Ok(render::json_of(200, &index(server, &groups)));
@@ -46,15 +50,34 @@ pub(super) fn answer(
     }
     let mut response = discovery::tagged(&document, headers);
     let map = response.headers_mut();
-    let json = media::Accept::PLAIN.content_type();
-    if map.contains_key(header::CONTENT_TYPE) {
-        map.insert(header::CONTENT_TYPE, HeaderValue::from_static(json));
-    }
+    plain_json(map);
     if !asked.is_empty() {
         let forever = HeaderValue::from_static("public, immutable");
         map.insert(header::CACHE_CONTROL, forever);
     }
     Ok(response)
+}
+
+/// The type of a document's answer, unless the answer is that the client has it.
+fn plain_json(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONTENT_TYPE) {
+        let json = media::Accept::PLAIN.content_type();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(json));
+    }
+}
+
+/// The document of version 2.
+fn whole(server: &ApiServer, groups: &Groups) -> Bytes {
+    let mut memo = server.swagger();
+    if memo.0 != groups.serial || memo.1.is_empty() {
+        let versions = groups.all.iter().flat_map(|(name, group)| {
+            group.versions.iter().map(move |(version, _)| document_name(name, version))
+        });
+        let documents = versions.filter_map(|name| made(groups, &name, Version::Two));
+        let text = serde_json::to_vec(&v2::document(documents)).unwrap_or_default();
+        *memo = (groups.serial, text.into());
+    }
+    memo.1.clone()
 }
 
 /// Documents by path with a hash that makes each URL immutable.
@@ -81,7 +104,20 @@ fn document_name(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
+/// What a document is made for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// To become a part of the one document of version 2.
+    Two,
+    /// To stand for itself.
+    Three,
+}
+
 fn document(groups: &Groups, name: &str) -> Option<Value> {
+    made(groups, name, Version::Three)
+}
+
+fn made(groups: &Groups, name: &str, form: Version) -> Option<Value> {
     let parts: Vec<&str> = name.split('/').collect();
     let (group, version) = match parts.as_slice() {
         ["api", version] => ("", *version),
@@ -90,7 +126,7 @@ fn document(groups: &Groups, name: &str) -> Option<Value> {
     };
     let resources = groups.group(group)?.version(version)?;
     let mut schemas = if resources.values().any(|kind| kind.custom) {
-        custom_schemas(resources)
+        custom_schemas(resources, form)
     } else {
         builtin::components(group)["components"]["schemas"].take()
     };
@@ -105,7 +141,7 @@ fn document(groups: &Groups, name: &str) -> Option<Value> {
 }
 
 /// Schemas of custom kinds, and those of the metadata they share with all kinds.
-fn custom_schemas(resources: &Resources) -> Value {
+fn custom_schemas(resources: &Resources, form: Version) -> Value {
     let core = builtin::components("");
     let shared = core["components"]["schemas"].as_object().into_iter().flatten();
     let mut schemas: Map<String, Value> = shared
@@ -113,26 +149,82 @@ fn custom_schemas(resources: &Resources) -> Value {
         .map(|(name, schema)| (name.clone(), schema.clone()))
         .collect();
     for kind in resources.values() {
-        let mut schema = kind.published.clone();
-        schema["properties"]["apiVersion"] = json!({"type": "string"});
-        schema["properties"]["kind"] = json!({"type": "string"});
-        let meta = format!("{META}.ObjectMeta");
-        schema["properties"]["metadata"] = json!({"allOf": [{"$ref": meta}]});
+        let mut schema = match form {
+            Version::Two => v2::structural(&kind.published, true),
+            Version::Three => kind.published.clone(),
+        };
+        let open = kind.published["x-kubernetes-preserve-unknown-fields"] == true;
+        // Kubernetes: clients of version 2 take a kind with fields for one that has no others.
+        if form == Version::Three || !open {
+            embed(&mut schema, form);
+            schema["properties"]["apiVersion"] = described(API_VERSION);
+            schema["properties"]["kind"] = described(KIND);
+            schema["properties"]["metadata"] = metadata("ObjectMeta", OBJECT_META);
+        }
         schema["x-kubernetes-group-version-kind"] = gvk_list(kind, &kind.kind);
         schemas.insert(kind.definition.clone(), schema);
         let item = format!("#/components/schemas/{}", kind.definition);
         let list = json!({
             "type": "object", "required": ["items"],
             "properties": {
-                "apiVersion": {"type": "string"}, "kind": {"type": "string"},
-                "items": {"type": "array", "items": {"$ref": item}},
-                "metadata": {"allOf": [{"$ref": format!("{META}.ListMeta")}]},
+                "apiVersion": described(API_VERSION), "kind": described(KIND),
+                "items": {
+                    "type": "array", "items": {"$ref": item},
+                    "description": format!("List of {}. More info: {CONVENTIONS}", kind.plural),
+                },
+                "metadata": metadata("ListMeta", LIST_META),
             },
+            "description": format!("{} is a list of {}", kind.list_kind, kind.kind),
             "x-kubernetes-group-version-kind": gvk_list(kind, &kind.list_kind),
         });
         schemas.insert(format!("{}List", kind.definition), list);
     }
     Value::Object(schemas)
+}
+
+// In Kubernetes' words, which `kubectl explain` shows.
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const OBJECT_META: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const LIST_META: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const EMBEDDED_VERSION: &str = "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const EMBEDDED_KIND: &str = "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
+fn described(text: &str) -> Value {
+    json!({"type": "string", "description": text})
+}
+
+fn metadata(name: &str, description: &str) -> Value {
+    json!({"allOf": [{"$ref": format!("{META}.{name}")}], "description": description})
+}
+
+/// Kubernetes: objects inside an object have `apiVersion`, `kind` and `metadata` like any other.
+fn embed(schema: &mut Value, form: Version) {
+    for word in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get_mut(word) {
+            embed(inner, form);
+        }
+    }
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.values_mut().for_each(|field| embed(field, form));
+    }
+    let is = |word: &str| schema.get(word) == Some(&Value::Bool(true));
+    let closed = form == Version::Two && is("x-kubernetes-preserve-unknown-fields");
+    if !is("x-kubernetes-embedded-resource") || closed {
+        return;
+    }
+    schema["properties"]["apiVersion"] = described(EMBEDDED_VERSION);
+    schema["properties"]["kind"] = described(EMBEDDED_KIND);
+    schema["properties"]["metadata"] = metadata("ObjectMeta", OBJECT_META);
+    let mut required = schema["required"].as_array().cloned().unwrap_or_default();
+    for field in ["kind", "apiVersion"] {
+        if !required.iter().any(|known| known == field) {
+            required.push(field.into());
+        }
+    }
+    schema["required"] = required.into();
 }
 
 fn gvk_list(kind: &Kind, name: &str) -> Value {
