@@ -9,6 +9,10 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 
+mod yaml;
+
+pub(super) use yaml::{warnings, yaml};
+
 /// What a client sent, read.
 pub(super) struct Decoded {
     /// The last of duplicate fields wins.
@@ -118,17 +122,8 @@ pub(super) fn syntax(body: &[u8], error: &serde_json::Error) -> String {
     format!("invalid character '{odd}' {place}")
 }
 
-/// Reads YAML 1.1, as the real server does: `y` and `on` are booleans.
-pub(super) fn yaml(body: &[u8]) -> Result<Decoded, String> {
-    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-    let options = serde_saphyr::options! {
-        strict_booleans: false,
-        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
-    };
-    let object: Value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
-    Ok(Decoded { object, complaints: Vec::new() })
-}
+/// What the complaint about a key that comes twice in JSON begins with.
+const DUPLICATE: &str = "duplicate field";
 
 /// What is checked of a body that is an object of the request's kind.
 pub(super) fn object(request: &Request) -> Result<(Value, Vec<String>), Status> {
@@ -144,7 +139,12 @@ pub(super) fn object(request: &Request) -> Result<(Value, Vec<String>), Status> 
         strictness => {
             let unknown =
                 without_managers(&mut decoded.object, |object| kind.schema.unknown_fields(object));
-            complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+            let repeats = complaints.iter().any(|one| one.starts_with(DUPLICATE));
+            if !repeats || kind.custom {
+                complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+            } else {
+                complaints = in_order(&request.body, unknown);
+            }
             if strictness == "Strict" && !complaints.is_empty() {
                 let all = format!("strict decoding error: {}", complaints.join(", "));
                 return Err(unreadable(kind, &all));
@@ -152,7 +152,16 @@ pub(super) fn object(request: &Request) -> Result<(Value, Vec<String>), Status> 
             complaints
         }
     };
-    Ok((decoded.object, warnings))
+    Ok((decoded.object, yaml::warnings(warnings)))
+}
+
+/// Kubernetes: one reader finds both kinds of mistakes in built-in objects, in the order of the text.
+fn in_order(body: &[u8], unknown: Vec<String>) -> Vec<String> {
+    let notes = Notes { unknown, ..Notes::default() };
+    let mut source = serde_json::Deserializer::from_slice(body);
+    // The body was read before: it is well-formed.
+    let _ = Node { notes: &notes }.deserialize(&mut source);
+    notes.taken()
 }
 
 fn unreadable(kind: &Kind, why: &str) -> Status {
@@ -219,6 +228,8 @@ fn other_kind(request: &Request, version: &str, name: &str, object: &str) -> Sta
 struct Notes {
     path: RefCell<Vec<Step>>,
     found: RefCell<Vec<String>>,
+    /// Paths to be told of where they come.
+    unknown: Vec<String>,
 }
 
 enum Step {
@@ -227,7 +238,25 @@ enum Step {
 }
 
 impl Notes {
+    /// Notes the field that is about to be read, if it is one of the unknown.
+    fn entered(&self) {
+        if self.unknown.is_empty() {
+            return;
+        }
+        let path = self.here();
+        let complaint = format!("unknown field {path:?}");
+        if self.unknown.contains(&path) && !self.found.borrow().contains(&complaint) {
+            self.found.borrow_mut().push(complaint);
+        }
+    }
+
     fn duplicate(&self, key: &str) {
+        let path = self.here();
+        let dot = if path.is_empty() { "" } else { "." };
+        self.found.borrow_mut().push(format!("{DUPLICATE} \"{path}{dot}{key}\""));
+    }
+
+    fn here(&self) -> String {
         let mut path = String::new();
         for step in self.path.borrow().iter() {
             match step {
@@ -236,8 +265,7 @@ impl Notes {
                 Step::Index(index) => path.push_str(&format!("[{index}]")),
             }
         }
-        let dot = if path.is_empty() { "" } else { "." };
-        self.found.borrow_mut().push(format!("duplicate field \"{path}{dot}{key}\""));
+        path
     }
 
     fn taken(self) -> Vec<String> {
@@ -311,6 +339,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut map = Map::new();
         while let Some(Key(key)) = access.next_key()? {
             self.notes.path.borrow_mut().push(Step::Field(key));
+            self.notes.entered();
             let value = access.next_value_seed(self)?;
             let Some(Step::Field(key)) = self.notes.path.borrow_mut().pop() else { continue };
             if map.contains_key(&key) {
@@ -351,11 +380,5 @@ mod tests {
         let key = "invalid character 'b' looking for beginning of object key string";
         assert_eq!(why("{bad"), key);
         assert!(why("[]").starts_with("json: cannot unmarshal array into Go value"));
-    }
-
-    #[test]
-    fn yaml_is_of_the_old_kind() {
-        let read = yaml(b"name: y\nnumber: 1\n").expect("it is YAML");
-        assert_eq!(read.object, serde_json::json!({"name": true, "number": 1}));
     }
 }

@@ -242,7 +242,27 @@ pub(super) fn bootstrap(server: &ApiServer) {
             }),
         );
     }
+    keep(server, front_door());
     access::bootstrap_objects().into_iter().for_each(|object| keep(server, object));
+}
+
+/// Kubernetes: pods find the server under a Service with the range's first address.
+fn front_door() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"],
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+            "sessionAffinity": "None", "type": "ClusterIP",
+        },
+        "status": {"loadBalancer": {}},
+    })
 }
 
 /// Stores an object of the server's own as it is.

@@ -33,11 +33,19 @@ pub struct Accept {
     pub encoding: Encoding,
     /// What is written.
     pub shape: Shape,
+    /// The version of a table or of bare metadata: `meta.k8s.io/v1`, or `v1beta1` for old clients.
+    pub version: &'static str,
 }
 
 impl Accept {
     /// JSON, as it is.
-    pub const PLAIN: Self = Self { encoding: Encoding::Json, shape: Shape::Object };
+    pub const PLAIN: Self = Self::json(Shape::Object);
+
+    /// JSON of this shape.
+    #[must_use]
+    pub const fn json(shape: Shape) -> Self {
+        Self { encoding: Encoding::Json, shape, version: META }
+    }
 
     /// `Content-Type` of the answer.
     #[must_use]
@@ -51,6 +59,8 @@ impl Accept {
         }
     }
 }
+
+const META: &str = "meta.k8s.io/v1";
 
 struct Range<'a> {
     media: &'a str,
@@ -84,27 +94,38 @@ fn encoding(media: &str) -> Option<Encoding> {
     }
 }
 
-fn shape(range: &Range<'_>) -> Option<Shape> {
-    match (range.form, range.group, range.version) {
-        (None, ..) => Some(Shape::Object),
-        (Some("Table"), "meta.k8s.io", "v1") => Some(Shape::Table),
-        (Some("PartialObjectMetadata"), "meta.k8s.io", "v1") => Some(Shape::Partial),
-        (Some("PartialObjectMetadataList"), "meta.k8s.io", "v1") => Some(Shape::PartialList),
-        (Some("APIGroupDiscoveryList"), "apidiscovery.k8s.io", "v2") => Some(Shape::Discovery),
-        _ => None,
-    }
+/// What a range asks for, and in which version of it.
+fn shape(range: &Range<'_>) -> Option<(Shape, &'static str)> {
+    let version = match (range.form, range.group, range.version) {
+        (None, ..) => return Some((Shape::Object, META)),
+        (Some("APIGroupDiscoveryList"), "apidiscovery.k8s.io", "v2") => {
+            return Some((Shape::Discovery, META));
+        }
+        (_, "meta.k8s.io", "v1") => META,
+        (_, "meta.k8s.io", "v1beta1") => "meta.k8s.io/v1beta1",
+        _ => return None,
+    };
+    let shape = match range.form? {
+        "Table" => Shape::Table,
+        "PartialObjectMetadata" => Shape::Partial,
+        "PartialObjectMetadataList" => Shape::PartialList,
+        _ => return None,
+    };
+    Some((shape, version))
 }
 
 /// Chooses among the forms a client accepts; 406 when none of them is spoken here.
-pub fn negotiate(header: &str) -> Result<Accept, Status> {
+/// `tables` is false for what is never shown as one (Kubernetes: reviews).
+pub fn negotiate(header: &str, tables: bool) -> Result<Accept, Status> {
     if header.trim().is_empty() {
         return Ok(Accept::PLAIN);
     }
     let mut ranges: Vec<Range<'_>> = header.split(',').map(|text| range(text.trim())).collect();
     ranges.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-    let found = ranges
-        .iter()
-        .find_map(|range| Some(Accept { encoding: encoding(range.media)?, shape: shape(range)? }));
+    let found = ranges.iter().find_map(|range| {
+        let (shape, version) = shape(range).filter(|(one, _)| tables || *one != Shape::Table)?;
+        Some(Accept { encoding: encoding(range.media)?, shape, version })
+    });
     if let Some(accept) = found {
         return Ok(accept);
     }
@@ -126,12 +147,15 @@ mod tests {
     #[test]
     fn the_first_form_spoken_here_is_taken() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(negotiate(kubectl).expect("accepted").shape, Shape::Table);
+        assert_eq!(negotiate(kubectl, true).expect("accepted").shape, Shape::Table);
         let typed = "application/vnd.kubernetes.protobuf,application/json";
-        assert_eq!(negotiate(typed).expect("accepted"), Accept::PLAIN);
-        assert_eq!(negotiate("*/*").expect("accepted"), Accept::PLAIN);
-        assert_eq!(negotiate("text/csv").expect_err("refused").code, 406);
+        assert_eq!(negotiate(typed, true).expect("accepted"), Accept::PLAIN);
+        assert_eq!(negotiate("*/*", true).expect("accepted"), Accept::PLAIN);
+        assert_eq!(negotiate("text/csv", true).expect_err("refused").code, 406);
+        let old = negotiate("application/json;as=Table;v=v1beta1;g=meta.k8s.io", true);
+        assert_eq!(old.expect("accepted").version, "meta.k8s.io/v1beta1");
+        assert_eq!(negotiate(kubectl, false).expect("accepted"), Accept::PLAIN);
         let unknown = "application/json;as=Foo;g=meta.k8s.io;v=v1";
-        assert_eq!(negotiate(unknown).expect_err("refused").code, 406);
+        assert_eq!(negotiate(unknown, true).expect_err("refused").code, 406);
     }
 }

@@ -158,7 +158,7 @@ fn server_side_apply(
     old: Option<&Entry>,
 ) -> Result<Answer, Status> {
     let kind = &*request.kind;
-    let mut config = configuration(request)?;
+    let (mut config, repeated) = configuration(request)?;
     let Some(old) = old else {
         if !request.subresource.is_empty() {
             return Err(request.not_found());
@@ -170,13 +170,15 @@ fn server_side_apply(
         }
         config["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let mut merged = merge(server, request, None, &config)?;
+        let warnings = tolerated(request, repeated)?;
         create::same_namespace(request, &mut merged)?;
         let object = create::insert(server, user, request, merged, Origin::Apply)?;
-        return Ok(Answer::created(object));
+        return Ok(Answer { warnings, ..Answer::created(object) });
     };
     fresh(request, &config, old)?;
     let shown = prepare::from_storage(kind, &old.object);
     let mut merged = merge(server, request, Some(&shown), &config)?;
+    let warnings = tolerated(request, repeated)?;
     for field in ["resourceVersion", "uid"] {
         if !metadata(&config, field).is_empty() {
             merged["metadata"][field] = config["metadata"][field].clone();
@@ -186,11 +188,22 @@ fn server_side_apply(
         merged["metadata"]["resourceVersion"] = old.revision.to_string().into();
     }
     let saved = save(server, user, request, old, merged, Origin::Apply)?;
-    Ok(Answer::ok(saved))
+    Ok(Answer { warnings, ..Answer::ok(saved) })
 }
 
-/// Reads what an apply sends and checks that it names itself.
-fn configuration(request: &Request) -> Result<Value, Status> {
+/// Keys that come twice in what is applied, as warnings.
+fn tolerated(request: &Request, repeated: Vec<String>) -> Result<Vec<String>, Status> {
+    match (request.query.text("fieldValidation"), repeated.first()) {
+        ("Strict", Some(why)) => {
+            Err(Status::bad_request(format!("error strict decoding YAML: {why}")))
+        }
+        ("Ignore", _) => Ok(Vec::new()),
+        _ => Ok(body::warnings(repeated)),
+    }
+}
+
+/// Reads what an apply sends and checks that it names itself; also which keys come twice in it.
+fn configuration(request: &Request) -> Result<(Value, Vec<String>), Status> {
     let kind = &request.kind;
     let decoded = body::yaml(&request.body)
         .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
@@ -216,7 +229,7 @@ fn configuration(request: &Request) -> Result<Value, Status> {
         config["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
     }
     keep_own_part(request, &mut config);
-    Ok(config)
+    Ok((config, decoded.complaints))
 }
 
 /// Takes out what this path does not write, so that it is not owned either.

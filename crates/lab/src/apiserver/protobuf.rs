@@ -46,6 +46,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Value, String> {
 /// What a field holds on the wire.
 enum Payload<'a> {
     Number(u64),
+    Real(f64),
     Bytes(&'a [u8]),
 }
 
@@ -53,7 +54,7 @@ impl<'a> Payload<'a> {
     fn bytes(&self) -> Result<&'a [u8], String> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            Self::Number(_) => Err("a number where bytes belong".to_owned()),
+            Self::Number(_) | Self::Real(_) => Err("a number where bytes belong".to_owned()),
         }
     }
 
@@ -61,7 +62,19 @@ impl<'a> Payload<'a> {
     fn number(&self) -> Result<i64, String> {
         match self {
             Self::Number(number) => Ok(number.cast_signed()),
-            Self::Bytes(_) => Err("bytes where a number belongs".to_owned()),
+            Self::Bytes(_) | Self::Real(_) => Err("no whole number where one belongs".to_owned()),
+        }
+    }
+
+    /// A JSON number as Go writes it: without a point where it is whole.
+    fn real(&self) -> Result<Value, String> {
+        match self {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and small as just seen")]
+            Self::Real(real) if real.fract() == 0.0 && real.abs() < 1e15 => {
+                Ok((*real as i64).into())
+            }
+            Self::Real(real) => Ok((*real).into()),
+            Self::Number(_) | Self::Bytes(_) => Err("no real number where one belongs".to_owned()),
         }
     }
 }
@@ -87,13 +100,18 @@ impl<'a> Fields<'a> {
         let tag = self.varint()?;
         let payload = match tag & 7 {
             0 => Payload::Number(self.varint()?),
+            1 => {
+                let (bytes, rest) = self.0.split_first_chunk()?;
+                self.0 = rest;
+                Payload::Real(f64::from_le_bytes(*bytes))
+            }
             2 => {
                 let length = usize::try_from(self.varint()?).ok()?;
                 let (bytes, rest) = self.0.split_at_checked(length)?;
                 self.0 = rest;
                 Payload::Bytes(bytes)
             }
-            // No message of Kubernetes' built-in kinds has fields of fixed width or groups.
+            // No message of Kubernetes' built-in kinds has numbers of 32 bits or groups.
             _ => return None,
         };
         Some((tag >> 3, payload))
@@ -195,12 +213,33 @@ fn value(kind: &str, payload: &Payload<'_>) -> Result<Value, String> {
             let all = Fields(payload.bytes()?).map(|field| text(field?.1.bytes()?));
             all.collect::<Result<Vec<_>, _>>()?.into()
         }
+        "double" => payload.real()?,
+        "schemaorbool" | "schemaorlist" | "schemaortexts" => schema_or(kind, payload.bytes()?)?,
         "raw" => {
             let json = text_in(payload.bytes()?, 1)?;
             serde_json::from_str(&json).map_err(|error| error.to_string())?
         }
         _ => Value::Object(message(kind, payload.bytes()?)?),
     })
+}
+
+/// The schema in one of the places where JSON Schema also takes a bool or a list.
+fn schema_or(kind: &str, bytes: &[u8]) -> Result<Value, String> {
+    const SCHEMA: &str = "apiextensions.k8s.io/v1.JSONSchemaProps";
+    let (mut schema, mut allows, mut list) = (None, false, Vec::new());
+    for field in Fields(bytes) {
+        match (field?, kind) {
+            ((1, payload), "schemaorbool") => allows = payload.number()? != 0,
+            ((2, payload), "schemaorbool") | ((1, payload), _) => {
+                schema = Some(value(SCHEMA, &payload)?);
+            }
+            ((2, payload), "schemaorlist") => list.push(value(SCHEMA, &payload)?),
+            ((2, payload), _) => list.push(text(payload.bytes()?)?.into()),
+            _ => {}
+        }
+    }
+    let other = if kind == "schemaorbool" { allows.into() } else { Value::Array(list) };
+    Ok(schema.unwrap_or(other))
 }
 
 fn text(bytes: &[u8]) -> Result<String, String> {

@@ -154,7 +154,7 @@ fn known_fields(kind: &Kind, fields: &FieldSelector) -> Result<(), Status> {
     Ok(())
 }
 
-/// Events of events.k8s.io are stored as core ones.
+/// Names fields as they are stored (events of events.k8s.io are stored as core ones), and gives Go's zero to switches.
 fn stored_fields(kind: &Kind, fields: &mut FieldSelector) {
     for term in &mut fields.terms {
         if kind.group == "events.k8s.io" {
@@ -165,6 +165,9 @@ fn stored_fields(kind: &Kind, fields: &mut FieldSelector) {
         }
         if kind.kind == "Event" && term.field == "source" {
             term.field = "source.component".to_owned();
+        }
+        if !kind.custom && matches!(&*term.field, "spec.unschedulable" | "spec.hostNetwork") {
+            term.absent = "false";
         }
     }
 }

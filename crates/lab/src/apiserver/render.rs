@@ -60,6 +60,14 @@ pub(super) fn stream(events: Body) -> Response<Body> {
     response(200, "application/json", events)
 }
 
+/// A table or bare metadata in the version the client asked for.
+pub(super) fn versioned(mut value: Value, accept: Accept) -> Value {
+    if value["apiVersion"] == Accept::PLAIN.version && value["apiVersion"] != accept.version {
+        value["apiVersion"] = accept.version.into();
+    }
+    value
+}
+
 fn written(code: u16, accept: Accept, pretty: bool, value: &Value) -> Response<Body> {
     let bytes = match accept.encoding {
         Encoding::Json if pretty => serde_json::to_vec_pretty(value).unwrap_or_default(),
@@ -113,6 +121,7 @@ pub(super) fn answer(
             }
         }
     };
+    let body = versioned(body, request.accept);
     let mut response = written(code, request.accept, pretty(request), &body);
     let all = warnings.iter().chain(&request.kind.warning);
     for value in all.filter_map(|text| HeaderValue::from_str(&format!("299 - {text:?}")).ok()) {
@@ -149,6 +158,7 @@ pub(super) fn page(
             table::table(kind, page.metadata(), &objects, &request.query, now)?
         }
     };
+    let body = versioned(body, request.accept);
     Ok(written(200, request.accept, pretty(request), &body))
 }
 

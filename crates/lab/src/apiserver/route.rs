@@ -6,8 +6,8 @@ use super::read::{self, ListOptions};
 use super::render;
 use super::request::{self, Query, Request, Target, Verb};
 use super::{
-    Answer, ApiServer, Body, Peer, Status, crds, create, delete, discovery, openapi, patch,
-    subresource, update, watch,
+    Answer, ApiServer, Body, Peer, Status, crds, create, delete, discovery, duration, openapi,
+    patch, subresource, update, watch,
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -81,9 +81,11 @@ async fn respond(
     parts: &http::request::Parts,
     body: Bytes,
 ) -> Result<Response<Body>, Status> {
+    let query = Query::of(&parts.uri);
+    // Kubernetes: the deadline of a request is set before anything is asked about who sends it.
+    duration::check(query.text("timeout"))?;
     let user = access::authenticate(server, peer, &parts.headers)?;
     let path = parts.uri.path();
-    let query = Query::of(&parts.uri);
     let Some(target) = Target::parse(path) else {
         let verb = parts.method.as_str().to_lowercase();
         access::authorize(server, &user, &Attributes { verb: &verb, path, ..Default::default() })?;
@@ -182,7 +184,7 @@ fn resolve(
     });
     let verb = verb.ok_or_else(Status::method_not_allowed)?;
     let text = |name: header::HeaderName| header_text(&parts.headers, &name);
-    let accept = accepted(&text(header::ACCEPT), verb)?;
+    let accept = accepted(&text(header::ACCEPT), verb, kind.offers("get"))?;
     Ok(Request {
         verb,
         namespace,
@@ -219,9 +221,9 @@ pub(super) fn header_text(headers: &HeaderMap, name: &header::HeaderName) -> Str
     values.join(",")
 }
 
-fn accepted(header: &str, verb: Verb) -> Result<Accept, Status> {
+fn accepted(header: &str, verb: Verb, tables: bool) -> Result<Accept, Status> {
     // Streams are told apart by a parameter that says nothing new.
-    let mut accept = media::negotiate(&header.replace(";stream=watch", ""))?;
+    let mut accept = media::negotiate(&header.replace(";stream=watch", ""), tables)?;
     if accept.shape == Shape::Discovery {
         accept.shape = Shape::Object;
     }

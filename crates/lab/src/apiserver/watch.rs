@@ -1,12 +1,12 @@
 //! GET that stays: what happens to the objects of a list, in order and without loss.
 
-use super::media::Shape;
+use super::media::{Accept, Shape};
 use super::read::{self, ListOptions};
 use super::registry::Kind;
 use super::request::{Query, Request};
 use super::status::Status;
 use super::store::{Change, Entry, Happened, Past};
-use super::{ApiServer, Body, prepare, table};
+use super::{ApiServer, Body, prepare, render, table};
 use bytes::Bytes;
 use futures::stream;
 use http_body::Frame;
@@ -29,7 +29,7 @@ struct Watcher {
     kind: Arc<Kind>,
     namespace: String,
     options: ListOptions,
-    shape: Shape,
+    accept: Accept,
     query: Query,
     /// Everything up to this revision was sent.
     seen: u64,
@@ -51,6 +51,7 @@ pub(super) fn start(server: &ApiServer, request: &Request) -> Result<Body, Statu
             field: "metadata.name".to_owned(),
             not: false,
             value: request.name.clone(),
+            absent: "",
         };
         options.fields.terms.push(by_name);
     }
@@ -63,7 +64,7 @@ pub(super) fn start(server: &ApiServer, request: &Request) -> Result<Body, Statu
         server: server.clone(),
         kind: request.kind.clone(),
         namespace: request.namespace.clone(),
-        shape: request.accept.shape,
+        accept: request.accept,
         query: request.query.clone(),
         seen: from,
         ready: VecDeque::new(),
@@ -109,7 +110,7 @@ impl Watcher {
             }
         }
         if initial == Some(true) && self.options.bookmarks {
-            let mark = self.bookmark(true);
+            let mark = self.bookmark(true)?;
             self.ready.push_back(mark);
         }
         Ok(())
@@ -136,8 +137,10 @@ impl Watcher {
                 () = tokio::time::sleep_until(self.ends) => self.over = true,
                 () = tokio::time::sleep_until(self.next_bookmark), if bookmark => {
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
-                    let mark = self.bookmark(false);
-                    self.ready.push_back(mark);
+                    match self.bookmark(false) {
+                        Ok(mark) => self.ready.push_back(mark),
+                        Err(status) => self.fail(&status),
+                    }
                 }
             }
         }
@@ -198,7 +201,7 @@ impl Watcher {
     }
 
     fn event(&mut self, what: &str, entry: &Entry) -> Result<Bytes, Status> {
-        if self.shape == Shape::Object && prepare::is_stored_form(&self.kind) {
+        if self.accept.shape == Shape::Object && prepare::is_stored_form(&self.kind) {
             let json = entry.json();
             let mut bytes = Vec::with_capacity(json.len() + 40);
             bytes.extend_from_slice(format!("{{\"type\":\"{what}\",\"object\":").as_bytes());
@@ -210,8 +213,12 @@ impl Watcher {
     }
 
     fn told(&mut self, what: &str, stored: &Value) -> Result<Bytes, Status> {
-        let object = prepare::from_storage(&self.kind, stored);
-        let object = match self.shape {
+        self.shaped(what, prepare::from_storage(&self.kind, stored))
+    }
+
+    /// An event in the form that the client asked for.
+    fn shaped(&mut self, what: &str, object: Value) -> Result<Bytes, Status> {
+        let object = match self.accept.shape {
             Shape::Object | Shape::Discovery => object,
             Shape::Partial | Shape::PartialList => table::partial(&object),
             Shape::Table => {
@@ -225,23 +232,19 @@ impl Watcher {
                 table
             }
         };
+        let object = render::versioned(object, self.accept);
         Ok(line(&json!({"type": what, "object": object})))
     }
 
-    fn bookmark(&mut self, initial_end: bool) -> Bytes {
+    /// An object of the kind with nothing but a revision (Kubernetes: also as a row, where tables are asked for).
+    fn bookmark(&mut self, initial_end: bool) -> Result<Bytes, Status> {
         let mut metadata = json!({"resourceVersion": self.seen.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let (kind, version) = match self.shape {
-            Shape::Partial | Shape::PartialList => {
-                ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned())
-            }
-            Shape::Table => ("Table", "meta.k8s.io/v1".to_owned()),
-            _ => (self.kind.kind.as_str(), self.kind.api_version()),
-        };
+        let (kind, version) = (&self.kind.kind, self.kind.api_version());
         let object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
-        line(&json!({"type": "BOOKMARK", "object": object}))
+        self.shaped("BOOKMARK", object)
     }
 }
 

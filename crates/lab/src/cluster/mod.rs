@@ -51,13 +51,14 @@ pub struct Config {
 }
 
 /// The built-in resources that are watched: group, version, plural, kind, in namespaces.
-const BUILT_IN: [(&str, &str, &str, &str, bool); 21] = [
+const BUILT_IN: [(&str, &str, &str, &str, bool); 22] = [
     ("", "v1", "namespaces", "Namespace", false),
     ("", "v1", "nodes", "Node", false),
     ("", "v1", "pods", "Pod", true),
     ("", "v1", "secrets", "Secret", true),
     ("", "v1", "configmaps", "ConfigMap", true),
     ("", "v1", "serviceaccounts", "ServiceAccount", true),
+    ("", "v1", "podtemplates", "PodTemplate", true),
     ("", "v1", "services", "Service", true),
     ("", "v1", "persistentvolumes", "PersistentVolume", false),
     ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),

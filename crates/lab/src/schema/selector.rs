@@ -308,8 +308,10 @@ pub struct FieldTerm {
     pub field: String,
     /// Whether the field must differ.
     pub not: bool,
-    /// The empty text also stands for a missing field.
+    /// What it is compared with.
     pub value: String,
+    /// What a missing field counts as: mostly the empty text.
+    pub absent: &'static str,
 }
 
 impl FieldSelector {
@@ -339,7 +341,8 @@ impl FieldSelector {
                     rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).unwrap_or_default(),
                 ),
             };
-            terms.push(FieldTerm { field: field.to_owned(), not, value: unescape(value) });
+            let (field, value) = (field.to_owned(), unescape(value));
+            terms.push(FieldTerm { field, not, value, absent: "" });
         }
         Ok(Self { terms })
     }
@@ -350,7 +353,7 @@ impl FieldSelector {
         self.terms.iter().all(|term| {
             let found = jsonpath::find(&format!(".{}", term.field), object);
             let text = match found.first() {
-                None | Some(Value::Null) => String::new(),
+                None | Some(Value::Null) => term.absent.to_owned(),
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),
             };

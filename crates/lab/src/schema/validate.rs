@@ -45,6 +45,13 @@ fn blocks_rules(cause: Cause) -> bool {
     )
 }
 
+/// The path of a field, or of an entry of a map.
+///
+/// Kubernetes: schemas tell of `map.key`, its rules and checks of lists of `map[key]`.
+fn at(path: &str, name: &str, entry: bool) -> String {
+    if entry { format!("{path}[{name}]") } else { join(path, name) }
+}
+
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
@@ -343,7 +350,8 @@ fn lists(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Vec<F
                     child.filter(|child| !own && arena.get(*child).kind != Type::String)
                 {
                     let before = old.and_then(|old| old.get(name));
-                    lists(arena, child, (value, before), &join(path, name), errors);
+                    let place = at(path, name, !node.properties.contains_key(name));
+                    lists(arena, child, (value, before), &place, errors);
                 }
             }
         }
@@ -415,8 +423,12 @@ fn evaluate(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Ve
             for (name, value) in fields {
                 let child = node.properties.get(name).map(|f| f.node).or(node.additional);
                 if let Some(child) = child {
+                    if !arena.get(child).rules_below {
+                        continue;
+                    }
                     let before = old.and_then(|old| old.get(name));
-                    rules_at(arena, child, (value, before), path, name, errors);
+                    let place = at(path, name, !node.properties.contains_key(name));
+                    rules(arena, child, (value, before), &place, errors);
                 }
             }
         }
@@ -433,18 +445,5 @@ fn evaluate(arena: &Arena, id: Id, (new, old): Pair, path: &str, errors: &mut Ve
             }
         }
         _ => {}
-    }
-}
-
-fn rules_at(
-    arena: &Arena,
-    id: Id,
-    pair: Pair,
-    path: &str,
-    name: &str,
-    errors: &mut Vec<FieldError>,
-) {
-    if arena.get(id).rules_below {
-        rules(arena, id, pair, &join(path, name), errors);
     }
 }

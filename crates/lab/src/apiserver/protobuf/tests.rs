@@ -16,7 +16,7 @@ fn samples() -> Vec<(Vec<u8>, Value)> {
 
 #[test]
 fn objects_are_read_as_the_json_they_mean() {
-    assert_eq!(samples().len(), 4);
+    assert_eq!(samples().len(), 5);
     for (body, json) in samples() {
         assert_eq!(decode(&body), Ok(json));
     }
@@ -43,7 +43,11 @@ fn what_is_no_protobuf_of_a_known_kind_is_named() {
 #[test]
 fn every_type_of_the_table_is_in_it() {
     let known = ["string", "bool", "int", "bytes", "quantity", "time", "microtime"];
-    let known = [&known[..], &["intorstring", "texts", "raw"]].concat();
+    let known = [
+        &known[..],
+        &["double", "intorstring", "texts", "raw", "schemaorbool", "schemaorlist", "schemaortexts"],
+    ]
+    .concat();
     for line in MESSAGES.lines().filter(|line| !line.starts_with('#')) {
         let (_, fields) = line.split_once(':').expect("a name");
         for field in fields.split(", ").filter(|field| !field.trim().is_empty()) {

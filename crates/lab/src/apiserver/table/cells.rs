@@ -74,6 +74,7 @@ fn builtin(plural: &str, column: &str, object: &Value, now: Timestamp) -> Value 
         ("nodes", _) => node(column, object),
         ("services", _) => service(column, object),
         ("deployments" | "replicasets" | "daemonsets", _) => workload(plural, column, object),
+        ("podtemplates", _) => template(column, &object["template"]),
         ("certificatesigningrequests", _) => request(column, object),
         ("poddisruptionbudgets", "Min Available") => either(&spec["minAvailable"], "N/A"),
         ("poddisruptionbudgets", "Max Unavailable") => either(&spec["maxUnavailable"], "N/A"),
@@ -218,6 +219,15 @@ fn workload(plural: &str, column: &str, object: &Value) -> Value {
         (_, "Up-to-date") => number(&status["updatedNumberScheduled"]),
         (_, "Available") => number(&status["numberAvailable"]),
         _ => labels(&spec["template"]["spec"]["nodeSelector"]).into(),
+    }
+}
+
+fn template(column: &str, template: &Value) -> Value {
+    let containers = || items(&template["spec"]["containers"]);
+    match column {
+        "Containers" => joined(containers().map(|one| &one["name"])).into(),
+        "Images" => joined(containers().map(|one| &one["image"])).into(),
+        _ => labels(&template["metadata"]["labels"]).into(),
     }
 }
 

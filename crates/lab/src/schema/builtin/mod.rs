@@ -39,6 +39,7 @@ pub fn default(group: &str, kind: &str, object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     match (group, kind) {
         ("", "Pod") => pod::default(object),
+        ("", "PodTemplate") => template::default_template(object),
         ("", "Service") => core::default_service(object),
         ("", "Secret") => core::default_secret(object),
         ("", "Node") => core::default_node(object),
@@ -77,6 +78,7 @@ pub fn validate(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Ve
     meta::standard_finalizers(new, &mut errors);
     match (group, kind) {
         ("", "Pod") => pod::validate(new, old, &mut errors),
+        ("", "PodTemplate") => pod::validate_template(new, &mut errors),
         ("", "Service") => core::validate_service(new, old, &mut errors),
         ("", "Secret") => core::validate_secret(new, old, &mut errors),
         ("", "ConfigMap") => core::validate_config_map(new, old, &mut errors),

@@ -69,6 +69,13 @@ fn rigid(spec: &Value) -> Value {
     rigid
 }
 
+/// A template that stands alone.
+pub(super) fn validate_template(object: &Value, errors: &mut Vec<FieldError>) {
+    let template = &object["template"];
+    meta::labels(template["metadata"].get("labels"), "template.metadata.labels", errors);
+    validate_spec(&template["spec"], "template.spec", errors);
+}
+
 /// The spec of a pod or of a template.
 pub(super) fn validate_spec(spec: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let volumes: Vec<&str> =
