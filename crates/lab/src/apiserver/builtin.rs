@@ -136,6 +136,7 @@ fn behaviour(group: &str, plural: &str) -> Behaviour {
         | "daemonsets"
         | "poddisruptionbudgets"
         | "pods"
+        | "priorityclasses"
         | "customresourcedefinitions" => Generation::Spec,
         _ => Generation::None,
     };

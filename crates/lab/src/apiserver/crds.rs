@@ -32,7 +32,6 @@ pub(super) fn before_create(crd: &mut Value) {
     crd["status"] = json!({
         "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
     });
-    defaults(crd);
 }
 
 /// Fills in what follows from the rest of a changed definition.
@@ -46,7 +45,8 @@ pub(super) fn before_update(crd: &mut Value) {
     }
 }
 
-fn defaults(crd: &mut Value) {
+/// Fills in the names and the conversion that a definition leaves out.
+pub(super) fn defaults(crd: &mut Value) {
     let spec = &mut crd["spec"];
     if !spec["names"].is_object() {
         return;

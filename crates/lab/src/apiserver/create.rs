@@ -64,23 +64,24 @@ pub(super) fn insert(
         kind.schema.default(object);
     });
     stamp(server, kind, &mut object);
+    prepare::convert(kind, &mut object);
+    builtin::default(&kind.group, &kind.kind, &mut object);
+    if origin == Origin::Update {
+        track(server, request, &mut object);
+    }
     let known = server.store().get(&key);
     live_namespace(server, request, &key)?;
+    // What admission and the kind's own strategy add from here on belongs to nobody.
     prepare::before_create(server, user, request, &mut object)?;
-    builtin::default(&kind.group, &kind.kind, &mut object);
     if kind.behaviour.generation != Generation::None {
         object["metadata"]["generation"] = 1.into();
-    }
-    if origin == Origin::Update {
-        let version = kind.api_version();
-        apply::track(&kind.schema, None, &mut object, &writer(server, request, &version));
     }
     allow(server, user, request, &key, Some(&object), None)?;
     let mut errors = kind.schema.validate(&object, None);
     errors.extend(builtin::validate(&kind.group, &kind.kind, &object, None));
     errors.extend(crds::mistakes(kind, &object, None));
     if !errors.is_empty() {
-        return Err(Status::invalid(&kind.group, &kind.kind, &key.name, &errors));
+        return Err(Status::invalid(&kind.storage.group, &kind.kind, &key.name, &errors));
     }
     if let Some(known) = known {
         return Err(taken(kind, &key.name, &known));
@@ -97,6 +98,18 @@ pub(super) fn insert(
     match server.store().create(&key, stored) {
         Ok(entry) => Ok(prepare::from_storage(kind, &entry.object)),
         Err(_) => Err(Status::already_exists(&kind.group, &kind.plural, &key.name)),
+    }
+}
+
+/// Notes the writer of a new object. Kubernetes: a status that is kept although it is apart belongs to nobody.
+fn track(server: &ApiServer, request: &Request, object: &mut Value) {
+    let kind = &*request.kind;
+    let map = object.as_object_mut().filter(|_| kind.behaviour.status_apart);
+    let status = map.and_then(|map| map.remove("status"));
+    let version = kind.api_version();
+    apply::track(&kind.schema, None, object, &writer(server, request, &version));
+    if let Some(status) = status {
+        object["status"] = status;
     }
 }
 
@@ -219,12 +232,8 @@ fn name(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(), Statu
         }
         return Err(Status::invalid(&kind.group, &kind.kind, "", &errors));
     }
-    // Kubernetes: no vowels, so that no words come out.
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let cut: String = stem.chars().take(GENERATED_STEM).collect();
-    let mut dice = server.dice();
-    let tail: String = (0..5).map(|_| char::from(LETTERS[dice.usize(..LETTERS.len())])).collect();
-    drop(dice);
+    let tail = server.suffix();
     object["metadata"]["name"] = format!("{cut}{tail}").into();
     Ok(())
 }

@@ -180,6 +180,13 @@ impl ApiServer {
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 
+    /// Five letters that make a name unlike others. Kubernetes: no vowels, so that no words come out.
+    pub(crate) fn suffix(&self) -> String {
+        const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut dice = self.dice();
+        (0..5).map(|_| char::from(LETTERS[dice.usize(..LETTERS.len())])).collect()
+    }
+
     fn dice(&self) -> MutexGuard<'_, fastrand::Rng> {
         self.inner.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }

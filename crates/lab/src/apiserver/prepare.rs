@@ -10,6 +10,7 @@ use super::{ApiServer, crds};
 use base64::Engine as _;
 use serde_json::{Value, json};
 
+mod accounts;
 mod events;
 mod pods;
 mod services;
@@ -49,6 +50,19 @@ pub(super) fn is_stored_form(kind: &Kind) -> bool {
     kind.group != "events.k8s.io" && (!kind.custom || as_it_was())
 }
 
+/// What reading a new object means beyond its defaults; the writer owns it.
+pub(super) fn convert(kind: &Kind, object: &mut Value) {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Namespace") => {
+            let name = metadata(object, "name").to_owned();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
+        }
+        ("", "Secret") => merge_string_data(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => crds::defaults(object),
+        _ => {}
+    }
+}
+
 /// Completes a new object, and refuses what depends on other objects.
 pub(super) fn before_create(
     server: &ApiServer,
@@ -62,12 +76,9 @@ pub(super) fn before_create(
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => {
-            let name = metadata(object, "name").to_owned();
-            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
             object["spec"]["finalizers"] = json!(["kubernetes"]);
             object["status"] = json!({"phase": "Active"});
         }
-        ("", "Secret") => merge_string_data(object),
         ("", "Pod") => pods::before_create(server, request, object)?,
         ("", "Service") => services::allocate(server, object)?,
         ("", "Node") => not_ready_taint(object),

@@ -136,7 +136,7 @@ pub(super) fn save(
     errors.extend(builtin::validate(&kind.group, &kind.kind, &new, Some(&shown)));
     errors.extend(crds::mistakes(kind, &new, Some(&shown)));
     if !errors.is_empty() {
-        return Err(Status::invalid(&kind.group, &kind.kind, &request.name, &errors));
+        return Err(Status::invalid(&kind.storage.group, &kind.kind, &request.name, &errors));
     }
     new["metadata"]["resourceVersion"] = old.revision.to_string().into();
     if released(&new) {

@@ -300,6 +300,9 @@ fn add_nulls(arena: &Arena, node: &Node, fields: &mut Map<String, Value>) {
         "v1.Event" if fields.contains_key("involvedObject") => {
             &["eventTime", "firstTimestamp", "lastTimestamp"]
         }
+        "v1.Event" if fields.contains_key("regarding") => {
+            &["eventTime", "deprecatedFirstTimestamp", "deprecatedLastTimestamp"]
+        }
         _ => &[],
     };
     for name in names {

@@ -1,5 +1,6 @@
-//! What admission does to a new pod: its ServiceAccount must exist, its priority class gives a number.
+//! What admission does to a new pod beside its account: its priority class gives a number, short outages are tolerated.
 
+use super::accounts;
 use crate::apiserver::create::metadata;
 use crate::apiserver::{ApiServer, Key, Request, Status};
 use serde_json::{Value, json};
@@ -15,25 +16,9 @@ pub(super) fn before_create(
         return Ok(());
     }
     tolerate_short_outages(&mut object["spec"]);
+    accounts::admit(server, request, object)?;
     let name = metadata(object, "name").to_owned();
-    let namespace = request.namespace.as_str();
-    let account = account(object);
-    let refuse = |why: String| Status::forbidden("", "pods", &name, &why);
-    let key = Key::new("", "serviceaccounts", namespace, &account);
-    if server.store().get(&key).is_none() {
-        return Err(refuse(format!(
-            "error looking up service account {namespace}/{account}: serviceaccount {account:?} not found"
-        )));
-    }
-    object["spec"]["serviceAccountName"] = account.clone().into();
-    object["spec"]["serviceAccount"] = account.into();
-    priority(server, object).map_err(refuse)
-}
-
-fn account(object: &Value) -> String {
-    let spec = &object["spec"];
-    let given = spec["serviceAccountName"].as_str().or(spec["serviceAccount"].as_str());
-    given.filter(|name| !name.is_empty()).unwrap_or("default").to_owned()
+    priority(server, object).map_err(|why| Status::forbidden("", "pods", &name, &why))
 }
 
 fn priority(server: &ApiServer, object: &mut Value) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Services, secrets, config maps, nodes, namespaces, volumes, leases and events.
+//! Services, secrets, config maps, nodes, namespaces, volumes and leases.
 
 use super::{Object, at_least, elements, immutable, meta, object, objects, set, text};
 use crate::schema::error::FieldError;
@@ -221,6 +221,9 @@ pub(super) fn default_volume(volume: &mut Object) {
     if let Some(spec) = object(volume, "spec") {
         set(spec, "persistentVolumeReclaimPolicy", "Retain");
         set(spec, "volumeMode", "Filesystem");
+        if let Some(path) = spec.get_mut("hostPath").and_then(Value::as_object_mut) {
+            set(path, "type", "");
+        }
     }
     if let Some(status) = object(volume, "status") {
         set(status, "phase", "Pending");
@@ -240,14 +243,4 @@ pub(super) fn validate_lease(new: &Value, errors: &mut Vec<FieldError>) {
     let spec = &new["spec"];
     at_least(spec, "leaseDurationSeconds", 1, "spec", errors);
     at_least(spec, "leaseTransitions", 0, "spec", errors);
-}
-
-pub(super) fn validate_event(new: &Value, errors: &mut Vec<FieldError>) {
-    let (own, of) =
-        (text(&new["metadata"], "namespace"), text(&new["involvedObject"], "namespace"));
-    let fits = if of.is_empty() { own == "default" } else { own == of };
-    if new.get("involvedObject").is_some() && !own.is_empty() && !fits {
-        let what = "does not match event.namespace";
-        errors.push(FieldError::invalid("involvedObject.namespace", &json!(of), what));
-    }
 }

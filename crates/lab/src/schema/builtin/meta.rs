@@ -112,7 +112,7 @@ pub fn qualified(key: &str) -> Vec<String> {
         }
         _ => {
             let what = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
-            return vec![format!("a qualified name {QUALIFIED} {what}")];
+            return vec![format!("a valid label key {QUALIFIED} {what}")];
         }
     };
     if name.is_empty() {

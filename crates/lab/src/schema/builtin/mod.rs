@@ -5,6 +5,7 @@
 
 mod access;
 mod core;
+mod events;
 pub mod meta;
 mod pod;
 mod template;
@@ -71,7 +72,7 @@ pub fn validate(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Ve
     let rule: &meta::NameRule = match (group, kind) {
         ("", "Namespace") => &meta::label,
         ("", "Service") => &meta::label_1035,
-        ("rbac.authorization.k8s.io", _) => &meta::path_segment,
+        ("rbac.authorization.k8s.io", _) | ("", "Event") => &meta::path_segment,
         _ => &meta::subdomain,
     };
     let mut errors = meta::validate(new, old, rule);
@@ -83,7 +84,7 @@ pub fn validate(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Ve
         ("", "Secret") => core::validate_secret(new, old, &mut errors),
         ("", "ConfigMap") => core::validate_config_map(new, old, &mut errors),
         ("", "Node") => core::validate_node(new, old, &mut errors),
-        ("", "Event") => core::validate_event(new, &mut errors),
+        ("" | "events.k8s.io", "Event") => events::validate(group, new, old, &mut errors),
         ("coordination.k8s.io", "Lease") => core::validate_lease(new, &mut errors),
         ("apps", "Deployment") => workload::validate_deployment(new, old, &mut errors),
         ("apps", "ReplicaSet") => workload::validate_replica_set(new, old, &mut errors),

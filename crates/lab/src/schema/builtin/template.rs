@@ -13,6 +13,12 @@ pub(super) fn default_spec(spec: &mut Object) {
     set(spec, "dnsPolicy", "ClusterFirst");
     set(spec, "securityContext", json!({}));
     set(spec, "schedulerName", "default-scheduler");
+    // Kubernetes: an old name of the same field, always told with it.
+    let account = spec.get("serviceAccountName").or_else(|| spec.get("serviceAccount")).cloned();
+    if let Some(account) = account.filter(|name| name != "") {
+        spec.insert("serviceAccountName".to_owned(), account.clone());
+        spec.insert("serviceAccount".to_owned(), account);
+    }
     let host_network = spec.get("hostNetwork") == Some(&json!(true));
     for list in ["containers", "initContainers"] {
         for container in objects(spec, list) {
