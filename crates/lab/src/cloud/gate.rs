@@ -15,14 +15,17 @@ use std::time::Duration;
 
 /// OpenStack: `max_request_body_size` of oslo.middleware, in bytes.
 const BODY_MAX: usize = 114_688;
+/// Bytes of an image that one may upload: they are kept in memory.
+const IMAGE_MAX: usize = 64 << 20;
 
 /// Answers one request.
 pub(super) async fn pass(cloud: Cloud, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let segments: Vec<String> =
         parts.uri.path().split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
-    let body = Limited::new(body, BODY_MAX).collect().await.map(|whole| whole.to_bytes());
     let prefix = segments.first().map_or("", String::as_str);
+    let most = if prefix == Service::Image.name() { IMAGE_MAX } else { BODY_MAX };
+    let body = Limited::new(body, most).collect().await.map(|whole| whole.to_bytes());
     if prefix == "lab" {
         let reply = inspect(&cloud, &parts.method, &segments[1..], &body.unwrap_or_default());
         return reply.into_response(false);

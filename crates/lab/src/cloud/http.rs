@@ -123,6 +123,7 @@ pub(super) enum Content {
     Empty,
     Json(Value),
     Html(String),
+    Bytes(Bytes),
 }
 
 /// An answer.
@@ -159,6 +160,7 @@ impl Reply {
         let (content_type, bytes) = match self.content {
             Content::Empty => (None, Bytes::new()),
             Content::Json(value) => (Some("application/json"), Bytes::from(value.to_string())),
+            Content::Bytes(bytes) => (Some("application/octet-stream"), bytes),
             Content::Html(text) => (Some("text/html; charset=utf-8"), Bytes::from(text)),
         };
         let length = bytes.len();

@@ -3,7 +3,7 @@
 use super::compute::{Flavor, Group};
 use super::identity::{ApplicationCredential, Project, User, names};
 use super::image::Image;
-use super::network::{plant_group, topology};
+use super::network::{ensure_default, plant_group, topology};
 use super::state::State;
 use serde_json::Value;
 
@@ -90,15 +90,10 @@ fn describe(state: &mut State, operator: &str) {
     }
     for (name, distribution, version, min_ram, min_disk) in IMAGES {
         let properties = [("os_distro", distribution), ("os_version", version)];
-        let image = Image {
-            id: state.uuid(),
-            name: name.to_owned(),
-            owner: operator.to_owned(),
-            min_ram,
-            min_disk,
-            created: state.now(),
-            properties: properties.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        };
+        let (id, now) = (state.uuid(), state.now());
+        let mut image = Image::planted(&id, name, operator, now);
+        (image.min_ram, image.min_disk) = (min_ram, min_disk);
+        image.properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         state.images.all.insert(image.id.clone(), image);
     }
     for name in ["ssd", "__DEFAULT__"] {
@@ -117,7 +112,7 @@ fn network(state: &mut State, project: &str, operator: &str) {
     subnet.map(|subnet| topology::plant_subnet(state, project, &subnet));
     let router = id(&topology::plant_router(state, project, CLUSTER, Some(&external)));
     topology::plant_interface(state, &router, SUBNET);
-    plant_group(state, project, "default", "Default security group");
+    ensure_default(state, project);
     plant_group(state, project, CLUSTER, "worker nodes");
 }
 

@@ -1,14 +1,16 @@
 //! What is done to a server that is there: power, rebuild, lock, name; and the record of it.
 
 use super::server::{View, show};
-use super::{VmState, build, disallowed, gone, policy, remove, schema, unknown_path};
+use super::{
+    VmState, build, create, disallowed, gone, policy, remove, schema, shelve, unknown_path,
+};
 use crate::cloud::Power;
 use crate::cloud::http::{Answer, Call, Reply, fault};
 use crate::cloud::state::{State, Step, micros};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Actions that a real Nova has and this one does not.
-const NOT_SIMULATED: [&str; 12] = [
+const NOT_SIMULATED: [&str; 11] = [
     "pause",
     "unpause",
     "suspend",
@@ -18,7 +20,6 @@ const NOT_SIMULATED: [&str; 12] = [
     "revertResize",
     "rescue",
     "unrescue",
-    "shelve",
     "createImage",
     "changePassword",
 ];
@@ -32,7 +33,15 @@ pub(super) fn rename(state: &mut State, call: &Call, id: &str) -> Answer {
     if let Some(name) = asked["name"].as_str() {
         schema::check_name(name)?;
     }
+    let none = Map::new();
+    let fields = asked.as_object().unwrap_or(&none);
+    schema::access(fields)?;
     let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
+    for (at, field) in ["accessIPv4", "accessIPv6"].into_iter().enumerate() {
+        if fields.contains_key(field) {
+            server.access[at] = create::access(fields, field);
+        }
+    }
     if let Some(name) = asked["name"].as_str() {
         name.clone_into(&mut server.name);
     }
@@ -43,7 +52,7 @@ pub(super) fn rename(state: &mut State, call: &Call, id: &str) -> Answer {
         host_name.clone_into(&mut server.host_name);
     }
     server.updated = now;
-    let shown = show(state, call, state.compute.server(id)?, View::Whole);
+    let shown = show(state, call, state.compute.server(id)?, View::Changed);
     Ok(Reply::json(200, json!({"server": shown})))
 }
 
@@ -89,6 +98,9 @@ pub(super) fn act(state: &mut State, call: &Call, id: &str) -> Answer {
             )
         }
         "rebuild" => rebuild(state, call, id, arguments),
+        "shelve" => shelve::shelve(state, call, id),
+        "shelveOffload" => shelve::offload(state, id),
+        "unshelve" => shelve::unshelve(state, call, id),
         "lock" | "unlock" => {
             let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
             server.locked = action == "lock";
@@ -202,7 +214,7 @@ fn rebooted(state: &mut State, id: &str) {
 
 fn rebuild(state: &mut State, call: &Call, id: &str, arguments: &Value) -> Answer {
     let image = arguments["imageRef"].as_str().unwrap_or_default().to_owned();
-    if !state.images.all.contains_key(&image) {
+    if state.images.seen(call, &image).is_none() {
         return Err(fault(400, "Cannot find image for rebuild"));
     }
     let from = [VmState::Active, VmState::Stopped, VmState::Error];
@@ -222,8 +234,8 @@ fn rebuild(state: &mut State, call: &Call, id: &str, arguments: &Value) -> Answe
         server.user_data = user_data.as_str().map(str::to_owned);
     }
     let server = state.compute.server(id)?;
-    let mut shown = show(state, call, server, View::Whole);
-    shown["adminPass"] = json!(&id[24..]);
+    let mut shown = show(state, call, server, View::Changed);
+    shown["adminPass"] = arguments.get("adminPass").cloned().unwrap_or_else(|| json!(&id[24..]));
     if call.minor >= 57 {
         shown["user_data"] = json!(server.user_data);
     }
@@ -267,19 +279,22 @@ fn console(state: &State, id: &str, arguments: &Value) -> Answer {
 }
 
 /// `GET /servers/{id}/os-instance-actions`, and one of them by its request.
-pub(super) fn history(state: &State, id: &str, rest: &[&str]) -> Answer {
+pub(super) fn history(state: &State, call: &Call, id: &str, rest: &[&str]) -> Answer {
     let server = state.compute.server(id)?;
     let shown = |deed: &super::server::Deed| {
-        json!({
+        let mut shown = json!({
             "action": deed.action,
             "instance_uuid": id,
             "request_id": deed.request,
             "user_id": deed.user,
             "project_id": server.project,
             "start_time": micros(deed.at),
-            "updated_at": micros(deed.at),
             "message": null,
-        })
+        });
+        if call.minor >= 58 {
+            shown["updated_at"] = json!(micros(deed.at));
+        }
+        shown
     };
     match rest {
         [] => {
@@ -292,7 +307,10 @@ pub(super) fn history(state: &State, id: &str, rest: &[&str]) -> Answer {
                 fault(404, format!("Action for request_id {request} on instance {id} not found"))
             })?;
             let mut shown = shown(deed);
-            shown["events"] = json!([]);
+            // Nova: the events were the administrator's alone before.
+            if call.minor >= 51 || call.session.is_admin() {
+                shown["events"] = json!([]);
+            }
             Ok(Reply::json(200, json!({"instanceAction": shown})))
         }
         _ => Err(unknown_path()),

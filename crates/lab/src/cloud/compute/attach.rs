@@ -183,10 +183,13 @@ fn attach(state: &mut State, call: &Call, id: &str) -> Answer {
         attachment: state.uuid(),
         attached: true,
     };
-    let reply = json!({
-        "id": own, "serverId": id, "volumeId": own, "device": disk.device, "tag": disk.tag,
-        "delete_on_termination": disk.delete_on_termination,
-    });
+    let mut reply = json!({"id": own, "serverId": id, "volumeId": own, "device": disk.device});
+    if call.minor >= 70 {
+        reply["tag"] = json!(disk.tag);
+    }
+    if call.minor >= 79 {
+        reply["delete_on_termination"] = json!(disk.delete_on_termination);
+    }
     volume::attach_later(state, &own, id, &disk.device, &disk.attachment);
     let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
     server.disks.push(disk);
@@ -195,9 +198,12 @@ fn attach(state: &mut State, call: &Call, id: &str) -> Answer {
 
 /// `GET /servers/{id}/os-security-groups`.
 pub(super) fn security_groups(state: &State, id: &str) -> Reply {
-    let names = state.compute.servers.get(id).map(|server| server.groups_shown.clone());
-    let names = names.unwrap_or_default();
+    let server = state.compute.servers.get(id);
+    let (project, names) = server
+        .map(|server| (server.project.clone(), server.groups_shown.clone()))
+        .unwrap_or_default();
     let groups = state.network.table(Kind::SecurityGroup).values();
+    let groups = groups.filter(|group| group["project_id"] == project.as_str());
     let groups = groups.filter(|group| names.iter().any(|name| group["name"] == name.as_str()));
     let groups: Vec<Value> = groups
         .map(|group| {

@@ -76,7 +76,7 @@ fn plug(state: &mut State, id: &str) -> Result<(), String> {
     let Some(server) = state.compute.server_mut(id).map(|server| server.clone()) else {
         return Ok(());
     };
-    let groups = group_ids(state, &server.groups_shown);
+    let groups = group_ids(state, &server.project, &server.groups_shown);
     for (at, nic) in server.nics.iter().enumerate() {
         let own = match &nic.port {
             Some(own) => own.clone(),
@@ -127,9 +127,11 @@ fn plug(state: &mut State, id: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn group_ids(state: &State, names: &[String]) -> Vec<String> {
+/// Names are a project's own: every project has a group named `default`.
+fn group_ids(state: &State, project: &str, names: &[String]) -> Vec<String> {
     let all = state.network.table(Kind::SecurityGroup).values();
-    all.filter(|group| names.iter().any(|name| group["name"] == name.as_str()))
+    all.filter(|group| group["project_id"] == project)
+        .filter(|group| names.iter().any(|name| group["name"] == name.as_str()))
         .filter_map(|group| group["id"].as_str().map(str::to_owned))
         .collect()
 }

@@ -11,6 +11,7 @@ use crate::cloud::volume;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 
 pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     let body = schema::body(call)?;
@@ -22,8 +23,11 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
             value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))
         })
     };
-    let least = number("min_count").unwrap_or(1).max(1);
-    let count = number("max_count").unwrap_or(least).max(least);
+    let least = number("min_count").unwrap_or(1);
+    let count = number("max_count").unwrap_or(least);
+    if least > count {
+        return Err(fault(400, "min_count must be <= max_count"));
+    }
     let template = template(state, call, asked, &body)?;
     let (vcpus, ram) = (template.flavor.vcpus, template.flavor.ram);
     quota::check(state, &template.project, count, vcpus, ram)?;
@@ -52,7 +56,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     let (id, groups) = first.unwrap_or_default();
     let base = &state.config.base_url;
     let location = format!("{base}/compute/v2.1/servers/{id}");
-    let password = &id[24..];
+    let password = asked.get("adminPass").and_then(Value::as_str).unwrap_or(&id[24..]);
     let shown = json!({
         "id": id,
         "links": links(base, &id),
@@ -88,8 +92,8 @@ fn template(
         return Err(fault(400, "The requested availability zone is not available"));
     }
     let flavor = flavor(state, asked)?;
-    let image = wish::image(state, asked, &flavor)?;
-    let disks = wish::disks(state, asked)?;
+    let image = wish::image(state, call, asked, &flavor)?;
+    let disks = wish::disks(state, call, asked)?;
     if flavor.disk == 0 && disks.is_empty() {
         let message = "Only volume-backed servers are allowed for flavors with zero disk.";
         return Err(fault(403, message));
@@ -123,6 +127,7 @@ fn template(
         metadata,
         tags,
         description: text("description"),
+        access: [access(asked, "accessIPv4"), access(asked, "accessIPv6")],
         key_name,
         config_drive: asked.get("config_drive").is_some_and(|on| *on == true || *on == "true"),
         user_data: text("user_data"),
@@ -150,6 +155,12 @@ fn template(
 fn field<T: Default + DeserializeOwned>(asked: &Map<String, Value>, name: &str) -> T {
     let value = asked.get(name).cloned().and_then(|value| serde_json::from_value(value).ok());
     value.unwrap_or_default()
+}
+
+/// An address as Nova writes it: in its shortest form.
+pub(super) fn access(asked: &Map<String, Value>, field: &str) -> String {
+    let address = asked.get(field).and_then(Value::as_str).unwrap_or_default();
+    address.parse::<IpAddr>().map_or_else(|_| String::new(), |address| address.to_string())
 }
 
 fn flavor(state: &State, asked: &Map<String, Value>) -> Result<Flavor, Reply> {

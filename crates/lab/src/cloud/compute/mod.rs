@@ -14,6 +14,7 @@ mod quota;
 mod remove;
 mod schema;
 mod server;
+mod shelve;
 mod wish;
 
 pub(super) use build::{addresses_changed, guest};
@@ -252,13 +253,14 @@ fn servers(state: &mut State, call: &Call, rest: &[&str]) -> Answer {
         (&Method::POST, [id, "action"]) => action::act(state, call, id),
         (_, [id, "metadata", rest @ ..]) => label::metadata(state, call, id, rest),
         (_, [id, "tags", rest @ ..]) if call.minor >= 26 => label::tags(state, call, id, rest),
-        (&Method::GET, [id, "ips"]) => Ok(Reply::json(
-            200,
-            json!({"addresses": server::plain_addresses(state.compute.server(id)?)}),
-        )),
+        (&Method::GET, [id, "ips", rest @ ..]) => {
+            server::addresses(state.compute.server(id)?, rest)
+        }
         (_, [id, "os-interface", rest @ ..]) => attach::interfaces(state, call, id, rest),
         (_, [id, "os-volume_attachments", rest @ ..]) => attach::volumes(state, call, id, rest),
-        (&Method::GET, [id, "os-instance-actions", rest @ ..]) => action::history(state, id, rest),
+        (&Method::GET, [id, "os-instance-actions", rest @ ..]) => {
+            action::history(state, call, id, rest)
+        }
         (&Method::GET, [id, "os-security-groups"]) => Ok(attach::security_groups(state, id)),
         (&Method::GET, [_, "diagnostics"]) => Err(disallowed("os-server-diagnostics")),
         _ => Err(unknown_path()),

@@ -1,11 +1,34 @@
 //! Nova's quotas: what a project may have, and has.
 
 use super::{VmState, disallowed, policy, unknown_path};
-use crate::cloud::http::{Answer, Call, Reply, fault};
+use crate::cloud::http::{Answer, Call, Content, Reply, fault};
 use crate::cloud::network::merged_quotas;
 use crate::cloud::state::State;
 use http::Method;
 use serde_json::{Value, json};
+
+/// What limits showed before this microversion: networks have left Nova, and so have personality files.
+const PASSED_AWAY_LIMITS: [(&str, u16, i64); 8] = [
+    ("maxTotalFloatingIps", 36, -1),
+    ("totalFloatingIpsUsed", 36, 0),
+    ("maxSecurityGroups", 36, -1),
+    ("maxSecurityGroupRules", 36, -1),
+    ("totalSecurityGroupsUsed", 36, 0),
+    ("maxImageMeta", 39, 128),
+    ("maxPersonality", 57, 5),
+    ("maxPersonalitySize", 57, 10_240),
+];
+
+/// The same of quotas.
+const PASSED_AWAY_QUOTAS: [(&str, u16, i64); 7] = [
+    ("fixed_ips", 36, -1),
+    ("floating_ips", 36, -1),
+    ("security_groups", 36, -1),
+    ("security_group_rules", 36, -1),
+    ("injected_files", 57, 5),
+    ("injected_file_content_bytes", 57, 10_240),
+    ("injected_file_path_bytes", 57, 255),
+];
 
 /// What the servers of a project take.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,13 +86,10 @@ pub(super) fn limits(state: &State, call: &Call) -> Reply {
         "totalRAMUsed": used.ram,
         "totalCoresUsed": used.cores,
         "totalInstancesUsed": used.instances,
-        "totalServerGroupsUsed": state.compute.groups.len(),
+        "totalServerGroupsUsed": groups_of(state, &call.session.project()),
     });
-    if call.minor < 57 {
-        // Gone from 2.57 on, with personality files.
-        for (name, limit) in
-            [("maxImageMeta", 128), ("maxPersonality", 5), ("maxPersonalitySize", 10_240)]
-        {
+    for (name, until, limit) in PASSED_AWAY_LIMITS {
+        if call.minor < until {
             absolute[name] = json!(limit);
         }
     }
@@ -79,10 +99,10 @@ pub(super) fn limits(state: &State, call: &Call) -> Reply {
 pub(super) fn answer(state: &mut State, call: &Call, rest: &[&str]) -> Answer {
     policy(call, "os-quota-sets:show")?;
     match (&call.method, rest) {
-        (&Method::GET, [project] | [project, "defaults"]) => Ok(plain(state, project)),
+        (&Method::GET, [project] | [project, "defaults"]) => Ok(plain(state, call, project)),
         (&Method::GET, [project, "detail"]) => {
             let used = used(state, project);
-            let quotas = plain_values(state);
+            let quotas = plain_values(state, call.minor);
             let detail: Value = quotas
                 .into_iter()
                 .map(|(name, limit)| {
@@ -90,9 +110,7 @@ pub(super) fn answer(state: &mut State, call: &Call, rest: &[&str]) -> Answer {
                         "cores" => used.cores,
                         "instances" => used.instances,
                         "ram" => used.ram,
-                        "server_groups" => {
-                            u64::try_from(state.compute.groups.len()).unwrap_or(u64::MAX)
-                        }
+                        "server_groups" => groups_of(state, project),
                         _ => 0,
                     };
                     (name.to_owned(), json!({"limit": limit, "in_use": in_use, "reserved": 0}))
@@ -110,15 +128,28 @@ pub(super) fn answer(state: &mut State, call: &Call, rest: &[&str]) -> Answer {
             let body = call.json().map_err(|_| bad())?;
             let merged = merged_quotas(&state.config.quotas, &body["quota_set"]);
             state.config.quotas = merged.ok_or_else(bad)?;
-            Ok(plain(state, project))
+            let mut reply = plain(state, call, project);
+            if let Content::Json(body) = &mut reply.content
+                && let Some(fields) = body["quota_set"].as_object_mut()
+            {
+                fields.remove("id");
+            }
+            Ok(reply)
         }
         _ => Err(unknown_path()),
     }
 }
 
-fn plain_values(state: &State) -> [(&'static str, i64); 7] {
+/// Server groups of a project.
+fn groups_of(state: &State, project: &str) -> u64 {
+    let own = state.compute.groups.values().filter(|group| group.project == project).count();
+    u64::try_from(own).unwrap_or(u64::MAX)
+}
+
+fn plain_values(state: &State, minor: u16) -> Vec<(&'static str, i64)> {
     let quotas = &state.config.quotas;
-    [
+    let passed_away = PASSED_AWAY_QUOTAS.into_iter().filter(|(_, until, _)| minor < *until);
+    let now = [
         ("cores", quotas.cores),
         ("instances", quotas.instances),
         ("key_pairs", quotas.key_pairs),
@@ -126,12 +157,14 @@ fn plain_values(state: &State) -> [(&'static str, i64); 7] {
         ("ram", quotas.ram),
         ("server_group_members", quotas.server_group_members),
         ("server_groups", quotas.server_groups),
-    ]
+    ];
+    now.into_iter().chain(passed_away.map(|(name, _, limit)| (name, limit))).collect()
 }
 
-fn plain(state: &State, project: &str) -> Reply {
-    let values =
-        plain_values(state).into_iter().map(|(name, limit)| (name.to_owned(), json!(limit)));
+fn plain(state: &State, call: &Call, project: &str) -> Reply {
+    let values = plain_values(state, call.minor)
+        .into_iter()
+        .map(|(name, limit)| (name.to_owned(), json!(limit)));
     let mut shown: Value = values.collect();
     shown["id"] = json!(project);
     Reply::json(200, json!({"quota_set": shown}))

@@ -1,7 +1,7 @@
 //! The ends of a server: deleted, vanished, crashed.
 
 use super::server::Server;
-use super::{DELETED_KEPT, VmState, gone, host};
+use super::{DELETED_KEPT, VmState, gone, host, shelve};
 use crate::cloud::http::{Answer, Call, Reply, fault};
 use crate::cloud::network::{Kind, port};
 use crate::cloud::state::State;
@@ -93,6 +93,7 @@ pub(super) fn forget(state: &mut State, id: &str) {
 /// Lets go of all that a server had, and tells the hypervisor side.
 fn release(state: &mut State, server: &Server) {
     host::leave(state, server);
+    shelve::forget_image(state, &server.id);
     release_ports(state, server);
     release_volumes(state, server, true);
     if let Some(server) = state.compute.server_mut(&server.id) {

@@ -3,6 +3,7 @@
 use crate::cloud::http::{Call, Reply, fault, is_uuid};
 use base64::Engine as _;
 use serde_json::{Map, Value};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Nova: characters of a name, a metadata key or value, a description.
 const TEXT_MAX: usize = 255;
@@ -97,6 +98,8 @@ pub(super) fn server(call: &Call, body: &Value) -> Result<(), Reply> {
         return Err(invalid("server", server, &why));
     }
     texts(fields)?;
+    counts(fields)?;
+    access(fields)?;
     references(fields, body)?;
     if let Some(user_data) = fields.get("user_data") {
         check_user_data(user_data)?;
@@ -134,6 +137,40 @@ fn texts(fields: &Map<String, Value>) -> Result<(), Reply> {
     check_name(fields["name"].as_str().unwrap_or_default())
 }
 
+fn counts(fields: &Map<String, Value>) -> Result<(), Reply> {
+    for field in ["min_count", "max_count"] {
+        let Some(value) = fields.get(field) else { continue };
+        let number = || value.as_str().and_then(|text| text.parse().ok());
+        let Some(number) = value.as_i64().or_else(number) else {
+            let why = format!("{} is not of type 'integer', 'string'", python(value));
+            return Err(invalid(field, value, &why));
+        };
+        if number < 1 {
+            let why = format!("{} is less than the minimum of 1", python(value));
+            return Err(invalid(field, value, &why));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the addresses that clients note down for themselves.
+pub(super) fn access(fields: &Map<String, Value>) -> Result<(), Reply> {
+    for (field, kind) in [("accessIPv4", "ipv4"), ("accessIPv6", "ipv6")] {
+        let Some(value) = fields.get(field).filter(|value| !value.is_null()) else { continue };
+        let text = value.as_str().unwrap_or_default();
+        let right = if kind == "ipv4" {
+            text.parse::<Ipv4Addr>().is_ok()
+        } else {
+            text.parse::<Ipv6Addr>().is_ok()
+        };
+        if !right {
+            let why = format!("{} is not a '{kind}'", python(value));
+            return Err(invalid(field, value, &why));
+        }
+    }
+    Ok(())
+}
+
 /// Nova: printable, nothing beyond the basic plane, no blank at the ends.
 pub(super) fn check_name(name: &str) -> Result<(), Reply> {
     let printable = |one: char| !one.is_control() && u32::from(one) <= 0xffff;
@@ -165,6 +202,7 @@ fn references(fields: &Map<String, Value>, body: &Value) -> Result<(), Reply> {
     for disk in
         fields.get("block_device_mapping_v2").and_then(Value::as_array).into_iter().flatten()
     {
+        block_device(disk)?;
         if let Some(size) = disk.get("volume_size")
             && size
                 .as_i64()
@@ -181,6 +219,22 @@ fn references(fields: &Map<String, Value>, body: &Value) -> Result<(), Reply> {
         Some(other) => Err(no_schema("networks", other)),
         None => Ok(()),
     }
+}
+
+/// Nova: the words that a block device may use.
+fn block_device(disk: &Value) -> Result<(), Reply> {
+    for (field, words) in [
+        ("source_type", ["volume", "image", "snapshot", "blank"].as_slice()),
+        ("destination_type", &["local", "volume"]),
+    ] {
+        let Some(value) = disk.get(field) else { continue };
+        if !words.iter().any(|word| value == word) {
+            let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+            let why = format!("{} is not one of [{}]", python(value), words.join(", "));
+            return Err(invalid(field, value, &why));
+        }
+    }
+    Ok(())
 }
 
 /// The server group of the scheduler hints, which have two names.

@@ -3,7 +3,7 @@
 use super::Flavor;
 use super::host;
 use super::wish::{Disk, Nic};
-use crate::cloud::http::Call;
+use crate::cloud::http::{Answer, Call, Reply, fault};
 use crate::cloud::state::{State, micros, seconds};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,6 +16,10 @@ pub(in crate::cloud) enum VmState {
     Active,
     Stopped,
     Error,
+    /// Stopped, its disk kept as an image.
+    Shelved,
+    /// Shelved and without a host.
+    ShelvedOffloaded,
     Deleted,
 }
 
@@ -26,6 +30,8 @@ impl VmState {
             Self::Active => "active",
             Self::Stopped => "stopped",
             Self::Error => "error",
+            Self::Shelved => "shelved",
+            Self::ShelvedOffloaded => "shelved_offloaded",
             Self::Deleted => "deleted",
         }
     }
@@ -77,6 +83,8 @@ pub(in crate::cloud) struct Server {
     pub metadata: BTreeMap<String, String>,
     pub tags: BTreeSet<String>,
     pub description: Option<String>,
+    /// `accessIPv4` and `accessIPv6`, which clients set and nothing reads; empty without.
+    pub access: [String; 2],
     pub key_name: Option<String>,
     pub config_drive: bool,
     /// Base64, as it was sent.
@@ -120,6 +128,8 @@ impl Server {
             (VmState::Active, _) => "ACTIVE",
             (VmState::Stopped, _) => "SHUTOFF",
             (VmState::Error, _) => "ERROR",
+            (VmState::Shelved, _) => "SHELVED",
+            (VmState::ShelvedOffloaded, _) => "SHELVED_OFFLOADED",
             (VmState::Deleted, _) => "DELETED",
         }
     }
@@ -136,6 +146,37 @@ impl Server {
     }
 }
 
+/// Nova: from 2.75 on a change is answered with all that a GET shows.
+const CHANGED_WHOLE: u16 = 75;
+
+/// What a change was answered with before.
+const CHANGED: [&str; 24] = [
+    "id",
+    "name",
+    "status",
+    "tenant_id",
+    "user_id",
+    "created",
+    "updated",
+    "accessIPv4",
+    "accessIPv6",
+    "addresses",
+    "flavor",
+    "hostId",
+    "image",
+    "links",
+    "metadata",
+    "OS-DCF:diskConfig",
+    "progress",
+    "fault",
+    "locked",
+    "locked_reason",
+    "description",
+    "tags",
+    "trusted_image_certificates",
+    "server_groups",
+];
+
 /// How much of a server is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
@@ -143,6 +184,8 @@ pub(super) enum View {
     Listed,
     /// In `GET /servers/{id}`.
     Whole,
+    /// In the answer to a PUT or a rebuild.
+    Changed,
 }
 
 pub(super) fn links(base: &str, id: &str) -> Value {
@@ -165,8 +208,8 @@ pub(super) fn show(state: &State, call: &Call, server: &Server, view: View) -> V
         "user_id": server.user,
         "created": seconds(server.created),
         "updated": seconds(updated),
-        "accessIPv4": "",
-        "accessIPv6": "",
+        "accessIPv4": server.access[0],
+        "accessIPv6": server.access[1],
         "addresses": server.addresses,
         "flavor": flavor(base, server, call.minor),
         "hostId": server.host.as_ref().map_or_else(String::new, |host| host::opaque(&server.project, host)),
@@ -197,7 +240,11 @@ pub(super) fn show(state: &State, call: &Call, server: &Server, view: View) -> V
         shown["security_groups"] = groups.collect();
     }
     by_microversion(server, call, view, &mut shown);
-    if call.session.is_admin() && call.minor >= 3 {
+    if view == View::Changed && call.minor < CHANGED_WHOLE {
+        if let Some(fields) = shown.as_object_mut() {
+            fields.retain(|name, _| CHANGED.contains(&name.as_str()));
+        }
+    } else if call.session.is_admin() && call.minor >= 3 {
         for_admins(server, &mut shown);
     }
     shown
@@ -217,7 +264,7 @@ fn by_microversion(server: &Server, call: &Call, view: View, shown: &mut Value) 
     if minor >= 63 {
         shown["trusted_image_certificates"] = Value::Null;
     }
-    if minor >= 71 && view == View::Whole {
+    if minor >= 71 && view != View::Listed {
         shown["server_groups"] = json!(server.group.iter().collect::<Vec<_>>());
     }
     if minor >= 73 {
@@ -283,8 +330,8 @@ fn volumes(server: &Server, minor: u16) -> Value {
     attached.collect()
 }
 
-/// `GET /servers/{id}/ips`: the addresses without their kinds.
-pub(super) fn plain_addresses(server: &Server) -> Value {
+/// `GET /servers/{id}/ips[/{network}]`: the addresses without their kinds.
+pub(super) fn addresses(server: &Server, rest: &[&str]) -> Answer {
     let mut addresses = server.addresses.clone();
     for entries in addresses.as_object_mut().into_iter().flat_map(|networks| networks.values_mut())
     {
@@ -292,5 +339,12 @@ pub(super) fn plain_addresses(server: &Server) -> Value {
             *entry = json!({"version": entry["version"], "addr": entry["addr"]});
         }
     }
-    addresses
+    match rest {
+        [] => Ok(Reply::json(200, json!({"addresses": addresses}))),
+        [network] => match addresses.get(network) {
+            Some(entries) => Ok(Reply::json(200, json!({*network: entries}))),
+            None => Err(fault(404, "Network name not found")),
+        },
+        _ => Err(super::unknown_path()),
+    }
 }

@@ -148,6 +148,7 @@ pub(super) fn groups(
 /// The image to boot from, if not from a volume.
 pub(super) fn image(
     state: &State,
+    call: &Call,
     asked: &Map<String, Value>,
     flavor: &Flavor,
 ) -> Result<Option<String>, Reply> {
@@ -156,9 +157,12 @@ pub(super) fn image(
         let volumes = list(asked, "block_device_mapping_v2").next().is_some();
         return if volumes { Ok(None) } else { Err(fault(400, "Missing imageRef attribute")) };
     }
-    let Some(image) = state.images.all.get(id) else {
+    let Some(image) = state.images.seen(call, id) else {
         return Err(fault(400, "Can not find requested image"));
     };
+    if image.status != "active" {
+        return Err(fault(400, format!("Image {id} is not active.")));
+    }
     if flavor.ram < image.min_ram {
         return Err(fault(400, "Flavor's memory is too small for requested image."));
     }
@@ -175,7 +179,11 @@ pub(super) fn image(
 }
 
 /// The volumes that are asked for. An own volume is found here and reserved later.
-pub(super) fn disks(state: &mut State, asked: &Map<String, Value>) -> Result<Vec<Disk>, Reply> {
+pub(super) fn disks(
+    state: &mut State,
+    call: &Call,
+    asked: &Map<String, Value>,
+) -> Result<Vec<Disk>, Reply> {
     let mut disks = Vec::new();
     for wish in list(asked, "block_device_mapping_v2") {
         let source = wish["source_type"].as_str().unwrap_or_default();
@@ -205,7 +213,7 @@ pub(super) fn disks(state: &mut State, asked: &Map<String, Value>) -> Result<Vec
                 volume::check_attachable(state, id, bootable)?;
                 disk.volume = Some(id.to_owned());
             }
-            "image" if !state.images.all.contains_key(id) => {
+            "image" if state.images.seen(call, id).is_none() => {
                 let message = format!("Block Device Mapping is Invalid: failed to get image {id}.");
                 return Err(fault(400, message));
             }
@@ -215,14 +223,8 @@ pub(super) fn disks(state: &mut State, asked: &Map<String, Value>) -> Result<Vec
                 return Err(fault(400, message));
             }
             "image" => disk.image = Some(id.to_owned()),
-            "blank" => {}
-            other => {
-                return Err(super::schema::invalid(
-                    "source_type",
-                    &Value::from(other),
-                    "is not one of the sources",
-                ));
-            }
+            // The schema lets nothing else pass.
+            _ => {}
         }
         if let Some(kind) = &disk.kind
             && !volume::has_type(state, kind)

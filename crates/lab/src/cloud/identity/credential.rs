@@ -3,7 +3,7 @@
 use super::token::{unauthorized, user_named};
 use super::{ApplicationCredential, forbidden, malformed};
 use crate::cloud::http::{Answer, Call, Reply, keystone_error};
-use crate::cloud::state::{State, micros};
+use crate::cloud::state::State;
 use http::Method;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -175,7 +175,7 @@ fn render(state: &State, one: &ApplicationCredential) -> Value {
         "user_id": one.user,
         "project_id": one.project,
         "system": null,
-        "expires_at": one.expires.map(micros),
+        "expires_at": one.expires.map(|end| end.strftime("%Y-%m-%dT%H:%M:%S.%6f").to_string()),
         "unrestricted": null,
         "roles": roles,
         "links": {"self": own},

@@ -39,6 +39,11 @@ impl Block {
         address.is_ipv6() == self.v6 && (self.first..=self.last()).contains(&number(address))
     }
 
+    /// Whether they have an address in common.
+    pub(super) fn overlaps(self, other: Self) -> bool {
+        self.v6 == other.v6 && self.first <= other.last() && other.first <= self.last()
+    }
+
     /// The address that is so far from the block's first.
     pub(super) fn at(self, offset: u128) -> IpAddr {
         from_number(self.first + offset, self.v6)
@@ -64,33 +69,45 @@ fn from_number(number: u128, v6: bool) -> IpAddr {
 pub(in crate::cloud) struct Pool {
     pub block: Block,
     pub network: String,
-    start: u128,
-    end: u128,
+    /// What is given out to those who ask for nothing in particular: first and last of each range, in order.
+    ranges: Vec<(u128, u128)>,
     used: BTreeSet<u128>,
 }
 
 impl Pool {
-    /// All of the block but its ends and its gateway, which is the first address.
-    pub(super) fn new(network: &str, block: Block) -> Self {
+    /// All of the block but its ends and its gateway.
+    pub(super) fn new(network: &str, block: Block, gateway: Option<IpAddr>) -> Self {
         let last = block.last();
-        let end = if block.v6 { last } else { last.saturating_sub(1) };
-        Self {
-            block,
-            network: network.to_owned(),
-            start: block.first + 2,
-            end: end.max(block.first + 1),
-            used: BTreeSet::new(),
-        }
+        let (first, last) = (block.first + 1, if block.v6 { last } else { last.saturating_sub(1) });
+        let ranges = match gateway.map(number) {
+            Some(gateway) if (first..=last).contains(&gateway) => {
+                vec![(first, gateway - 1), (gateway + 1, last)]
+            }
+            _ => vec![(first, last)],
+        };
+        let ranges = ranges.into_iter().filter(|(first, last)| first <= last).collect();
+        Self { block, network: network.to_owned(), ranges, used: BTreeSet::new() }
+    }
+
+    /// These ranges of the block.
+    pub(super) fn of(network: &str, block: Block, ranges: &[(IpAddr, IpAddr)]) -> Self {
+        let mut ranges: Vec<(u128, u128)> =
+            ranges.iter().map(|(first, last)| (number(*first), number(*last))).collect();
+        ranges.sort_unstable();
+        Self { block, network: network.to_owned(), ranges, used: BTreeSet::new() }
+    }
+
+    /// What another pool of the same subnet has given out is given out here.
+    pub(super) fn inherit(&mut self, before: &Self) {
+        self.used.clone_from(&before.used);
     }
 
     /// As Neutron shows it.
     pub(super) fn ranges(&self) -> Value {
-        if self.start > self.end {
-            return json!([]);
-        }
-        let (start, end) =
-            (from_number(self.start, self.block.v6), from_number(self.end, self.block.v6));
-        json!([{"start": start, "end": end}])
+        let shown = self.ranges.iter().map(|(first, last)| {
+            json!({"start": from_number(*first, self.block.v6), "end": from_number(*last, self.block.v6)})
+        });
+        shown.collect()
     }
 
     /// Takes this address; false when somebody has it.
@@ -98,18 +115,16 @@ impl Pool {
         self.used.insert(number(address))
     }
 
-    /// Takes any free address of the range.
+    /// Takes any free address of the ranges.
     pub(super) fn draw(&mut self, rng: &mut fastrand::Rng) -> Option<IpAddr> {
-        if self.start > self.end {
-            return None;
-        }
-        for _ in 0..DRAWS {
-            let one = rng.u128(self.start..=self.end);
-            if self.used.insert(one) {
-                return Some(from_number(one, self.block.v6));
-            }
-        }
-        let free = (self.start..=self.end).find(|one| !self.used.contains(one))?;
+        let (first, last) = (self.ranges.first()?.0, self.ranges.last()?.1);
+        let within =
+            |one: &u128| self.ranges.iter().any(|(first, last)| (first..=last).contains(&one));
+        let drawn = (0..DRAWS).map(|_| rng.u128(first..=last));
+        let free = drawn.filter(within).find(|one| !self.used.contains(one)).or_else(|| {
+            let mut all = self.ranges.iter().flat_map(|(first, last)| *first..=*last);
+            all.find(|one| !self.used.contains(one))
+        })?;
         self.used.insert(free);
         Some(from_number(free, self.block.v6))
     }
@@ -126,7 +141,7 @@ mod tests {
     #[test]
     fn a_pool_gives_each_address_once_and_then_no_more() {
         let block = Block::parse("10.0.0.0/29").unwrap();
-        let mut pool = Pool::new("n", block);
+        let mut pool = Pool::new("n", block, Some(block.at(1)));
         assert_eq!(pool.ranges(), json!([{"start": "10.0.0.2", "end": "10.0.0.6"}]));
         let mut rng = fastrand::Rng::with_seed(1);
         let drawn: BTreeSet<IpAddr> = std::iter::from_fn(|| pool.draw(&mut rng)).collect();

@@ -4,13 +4,14 @@ pub(super) mod address;
 pub(super) mod floating;
 pub(super) mod port;
 mod quota;
+mod rule;
 mod security;
 mod table;
 mod tag;
 pub(super) mod topology;
 
 pub(super) use quota::merged as merged_quotas;
-pub(super) use security::plant_group;
+pub(super) use security::{ensure_default, plant_group};
 
 use super::gate::admit;
 use super::http::{Answer, Call, Reply, neutron_error};
@@ -31,10 +32,11 @@ pub(super) enum Kind {
     SecurityGroup,
     SecurityGroupRule,
     FloatingIp,
+    SubnetPool,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Network,
         Self::Subnet,
         Self::Port,
@@ -42,6 +44,7 @@ impl Kind {
         Self::SecurityGroup,
         Self::SecurityGroupRule,
         Self::FloatingIp,
+        Self::SubnetPool,
     ];
 
     /// In the path; in a body its dashes are underscores.
@@ -54,6 +57,7 @@ impl Kind {
             Self::SecurityGroup => "security-groups",
             Self::SecurityGroupRule => "security-group-rules",
             Self::FloatingIp => "floatingips",
+            Self::SubnetPool => "subnetpools",
         }
     }
 
@@ -70,6 +74,7 @@ impl Kind {
             Self::SecurityGroup => "security_group",
             Self::SecurityGroupRule => "security_group_rule",
             Self::FloatingIp => "floatingip",
+            Self::SubnetPool => "subnetpool",
         }
     }
 
@@ -87,6 +92,9 @@ impl Kind {
             }
             Self::FloatingIp => {
                 ("FloatingIPNotFound", format!("Floating IP {id} could not be found"))
+            }
+            Self::SubnetPool => {
+                ("SubnetPoolNotFound", format!("Subnet pool {id} could not be found."))
             }
         };
         neutron_error(404, kind, message)
@@ -201,7 +209,12 @@ fn route(state: &mut State, call: &Call) -> Answer {
         return Err(unknown_path());
     };
     match (&call.method, &path[1..]) {
-        (&Method::GET, []) => table::list(state, call, kind),
+        (&Method::GET, []) => {
+            if kind == Kind::SecurityGroup && call.session.project.is_some() {
+                security::ensure_default(state, &call.session.project());
+            }
+            table::list(state, call, kind)
+        }
         (&Method::GET, [id]) => show(state, call, kind, id),
         (&Method::POST, []) => create(state, call, kind),
         (&Method::PUT, [id]) => update(state, call, kind, id),
@@ -258,30 +271,67 @@ fn policy(call: &Call, rule: &str) -> Result<(), Reply> {
 
 /// The object within the body of a write.
 fn body(call: &Call, kind: Kind) -> Result<Map<String, Value>, Reply> {
-    let bad = |message: &str| neutron_error(400, "HTTPBadRequest", message);
-    let mut body = call.json().map_err(|_| bad("Body contains invalid data"))?;
-    match body[kind.singular()].take() {
+    match whole_body(call)?[kind.singular()].take() {
         Value::Object(fields) => Ok(fields),
-        _ if body.get(kind.plural()).is_some() => {
-            Err(neutron_error(501, "NotImplemented", "Bulk creation is not simulated."))
-        }
-        _ => Err(bad("Resource body required")),
+        _ => Err(neutron_error(400, "HTTPBadRequest", "Resource body required")),
     }
+}
+
+fn whole_body(call: &Call) -> Result<Value, Reply> {
+    call.json()
+        .map_err(|_| neutron_error(400, "HTTPBadRequest", "Body contains invalid data"))
+        .map(|body| if body.is_object() { body } else { json!({}) })
 }
 
 fn create(state: &mut State, call: &Call, kind: Kind) -> Answer {
     policy(call, &format!("create_{}", kind.singular()))?;
-    let wanted = body(call, kind)?;
-    let made = match kind {
-        Kind::Port => port::create(state, call, wanted)?,
-        Kind::FloatingIp => floating::create(state, call, &wanted)?,
-        Kind::Network => topology::create_network(state, call, &wanted)?,
-        Kind::Subnet => topology::create_subnet(state, call, &wanted)?,
-        Kind::Router => topology::create_router(state, call, &wanted)?,
-        Kind::SecurityGroup => security::create_group(state, call, &wanted)?,
-        Kind::SecurityGroupRule => security::create_rule(state, call, &wanted)?,
-    };
+    if let Value::Array(items) = whole_body(call)?[kind.plural()].take() {
+        return create_all(state, call, kind, items);
+    }
+    let made = create_one(state, call, kind, body(call, kind)?)?;
     Ok(Reply::json(201, json!({kind.singular(): shown(call, &made)})))
+}
+
+/// Several objects in one call: all of them, or none.
+fn create_all(state: &mut State, call: &Call, kind: Kind, items: Vec<Value>) -> Answer {
+    let mut made: Vec<Value> = Vec::new();
+    for item in items {
+        let Value::Object(wanted) = item else {
+            return Err(neutron_error(400, "HTTPBadRequest", "Resource body required"));
+        };
+        match create_one(state, call, kind, wanted) {
+            Ok(one) => made.push(one),
+            Err(refusal) => {
+                for one in made.iter().rev().filter_map(|one| one["id"].as_str()) {
+                    destroy(state, kind, one)?;
+                }
+                return Err(refusal);
+            }
+        }
+    }
+    let made: Vec<Value> = made.iter().map(|one| shown(call, one)).collect();
+    Ok(Reply::json(201, json!({kind.plural(): made})))
+}
+
+fn create_one(
+    state: &mut State,
+    call: &Call,
+    kind: Kind,
+    wanted: Map<String, Value>,
+) -> Result<Value, Reply> {
+    // Neutron: the first thing that a project makes brings its default group.
+    let project = owner(call, kind, &wanted)?;
+    security::ensure_default(state, &project);
+    match kind {
+        Kind::Port => port::create(state, call, wanted),
+        Kind::FloatingIp => floating::create(state, call, &wanted),
+        Kind::Network => topology::create_network(state, call, &wanted),
+        Kind::Subnet => topology::create_subnet(state, call, &wanted),
+        Kind::Router => topology::create_router(state, call, &wanted),
+        Kind::SecurityGroup => security::create_group(state, call, &wanted),
+        Kind::SecurityGroupRule => security::create_rule(state, call, &wanted),
+        Kind::SubnetPool => topology::create_pool(state, call, &wanted),
+    }
 }
 
 fn update(state: &mut State, call: &Call, kind: Kind, id: &str) -> Answer {
@@ -302,6 +352,11 @@ fn update(state: &mut State, call: &Call, kind: Kind, id: &str) -> Answer {
     match kind {
         Kind::Port => port::update(state, call, id, wanted)?,
         Kind::FloatingIp => floating::update(state, id, &wanted)?,
+        Kind::Router => topology::update_router(state, call, id, &wanted)?,
+        Kind::Subnet => topology::update_subnet(state, id, &wanted)?,
+        Kind::SecurityGroup if wanted.get("name").is_some_and(|name| name == "default") => {
+            return Err(security::default_exists());
+        }
         _ => topology::update(state, kind, id, &wanted)?,
     }
     show(state, call, kind, id)
@@ -309,15 +364,31 @@ fn update(state: &mut State, call: &Call, kind: Kind, id: &str) -> Answer {
 
 fn delete(state: &mut State, call: &Call, kind: Kind, id: &str) -> Answer {
     policy(call, &format!("delete_{}", kind.singular()))?;
-    seen(state, call, kind, id)?;
-    match kind {
-        Kind::Port => port::delete(state, id)?,
-        Kind::FloatingIp => floating::delete(state, id),
-        Kind::SecurityGroup => security::delete_group(state, id)?,
-        Kind::SecurityGroupRule => security::delete_rule(state, id),
-        Kind::Network | Kind::Subnet | Kind::Router => topology::delete(state, kind, id)?,
+    let object = seen(state, call, kind, id)?;
+    if kind == Kind::SecurityGroup && object["name"] == "default" && !call.session.is_admin() {
+        let message = "Insufficient rights for removing default security group.";
+        return Err(neutron_error(409, "SecurityGroupCannotRemoveDefault", message));
     }
+    destroy(state, kind, id)?;
     Ok(Reply::empty(204))
+}
+
+fn destroy(state: &mut State, kind: Kind, id: &str) -> Result<(), Reply> {
+    match kind {
+        Kind::Port => port::delete(state, id),
+        Kind::FloatingIp => {
+            floating::delete(state, id);
+            Ok(())
+        }
+        Kind::SecurityGroup => security::delete_group(state, id),
+        Kind::SecurityGroupRule => {
+            security::delete_rule(state, id);
+            Ok(())
+        }
+        Kind::Network | Kind::Subnet | Kind::Router | Kind::SubnetPool => {
+            topology::delete(state, kind, id)
+        }
+    }
 }
 
 /// A field's text, or a 400 in Neutron's words. Absent and null are empty.

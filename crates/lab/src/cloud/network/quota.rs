@@ -8,14 +8,17 @@ use http::Method;
 use serde_json::{Value, json};
 
 /// What of Neutron's extensions is simulated.
-const EXTENSIONS: [&str; 24] = [
+const EXTENSIONS: [&str; 29] = [
     "allowed-address-pairs",
     "binding",
+    "default-subnetpools",
     "ext-gw-mode",
     "external-net",
     "filter-validation",
     "fip-port-details",
+    "ip-substring-filtering",
     "net-mtu",
+    "net-mtu-writable",
     "pagination",
     "port-security",
     "port-security-groups-filtering",
@@ -32,6 +35,8 @@ const EXTENSIONS: [&str; 24] = [
     "standard-attr-tag",
     "standard-attr-timestamp",
     "stateful-security-group",
+    "subnet-external-network",
+    "subnet_allocation",
     "tag-creation",
 ];
 

@@ -1,6 +1,6 @@
 //! Security groups and their rules. They are kept and shown; no packet is ever filtered.
 
-use super::{Kind, change, drop_object, keep, only, owner, required, text, within_quota};
+use super::{Kind, change, drop_object, keep, only, owner, required, rule, text, within_quota};
 use crate::cloud::http::{Call, Reply, neutron_error};
 use crate::cloud::state::State;
 use serde_json::{Map, Value, json};
@@ -14,8 +14,33 @@ pub(super) fn create_group(
     let project = owner(call, Kind::SecurityGroup, wanted)?;
     within_quota(state, Kind::SecurityGroup, state.config.quotas.security_group, &project)?;
     let (name, description) = (text(wanted, "name")?, text(wanted, "description")?);
+    if name == "default" {
+        return Err(default_exists());
+    }
     let group = plant_group(state, &project, &name, &description);
     Ok(state.network.get(Kind::SecurityGroup, &group).cloned().unwrap_or_default())
+}
+
+/// Neutron: there is one group of this name in a project, and Neutron makes it.
+pub(super) fn default_exists() -> Reply {
+    let message = "Default security group already exists.";
+    neutron_error(409, "SecurityGroupDefaultAlreadyExists", message)
+}
+
+/// Makes the default group of a project that has none: what is in it may talk to each other.
+pub(in crate::cloud) fn ensure_default(state: &mut State, project: &str) {
+    let mut groups = state.network.table(Kind::SecurityGroup).values();
+    if groups.any(|group| group["name"] == "default" && group["project_id"] == project) {
+        return;
+    }
+    let id = plant_group(state, project, "default", "Default security group");
+    for ethertype in ["IPv4", "IPv6"] {
+        let rule = json!({
+            "security_group_id": id, "direction": "ingress", "ethertype": ethertype,
+            "remote_group_id": id, "description": null, "belongs_to_default_sg": true,
+        });
+        keep_rule(state, project, rule);
+    }
 }
 
 /// Makes a group with the two rules that every group begins with; returns its id.
@@ -61,7 +86,7 @@ pub(super) fn create_rule(
     only(wanted, &FIELDS)?;
     let group = required(wanted, "security_group_id")?;
     super::seen(state, call, Kind::SecurityGroup, group)?;
-    required(wanted, "direction")?;
+    rule::check(state, call, wanted)?;
     let project = owner(call, Kind::SecurityGroupRule, wanted)?;
     within_quota(
         state,

@@ -169,6 +169,7 @@ fn attributes(kind: Kind) -> Vec<&'static str> {
             "ip_allocation",
         ],
         Kind::Router => &["status", "flavor_id"],
+        Kind::SubnetPool => &["shared", "ip_version", "is_default", "address_scope_id"],
         Kind::SecurityGroup => &["stateful", "shared"],
         Kind::SecurityGroupRule => &[
             "security_group_id",
@@ -227,6 +228,9 @@ fn is(attribute: &Value, wanted: &str) -> bool {
         Value::Null => wanted.is_empty(),
         // `fixed_ips=ip_address=192.0.2.1`, `security_groups=ID`.
         Value::Array(items) => items.iter().any(|item| match wanted.split_once('=') {
+            Some(("ip_address_substr", part)) => {
+                item["ip_address"].as_str().is_some_and(|address| address.contains(part))
+            }
             Some((field, value)) => item[field] == value,
             None => item == wanted,
         }),

@@ -8,6 +8,7 @@ use super::{
 use crate::cloud::http::{Answer, Call, Reply};
 use crate::cloud::state::State;
 use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 
 pub(super) fn create_network(
     state: &mut State,
@@ -30,8 +31,19 @@ pub(super) fn create_network(
     }
     let project = owner(call, Kind::Network, wanted)?;
     within_quota(state, Kind::Network, state.config.quotas.network, &project)?;
-    let external = wanted.get("router:external") == Some(&json!(true));
-    Ok(plant_network(state, &project, &text(wanted, "name")?, external))
+    let (name, description) = (text(wanted, "name")?, text(wanted, "description")?);
+    let flag = |field: &str| wanted.get(field).and_then(Value::as_bool);
+    let mut network = network(&name, flag("router:external").unwrap_or(false));
+    network["description"] = json!(description);
+    for field in ["admin_state_up", "shared", "port_security_enabled"] {
+        if let Some(on) = flag(field) {
+            network[field] = json!(on);
+        }
+    }
+    if let Some(mtu) = wanted.get("mtu").and_then(Value::as_u64).filter(|mtu| *mtu > 0) {
+        network["mtu"] = json!(mtu);
+    }
+    Ok(keep(state, Kind::Network, &project, 1, network))
 }
 
 /// Makes a network without a request, as the cloud's operator did.
@@ -41,7 +53,11 @@ pub(in crate::cloud) fn plant_network(
     name: &str,
     external: bool,
 ) -> Value {
-    let network = json!({
+    keep(state, Kind::Network, project, 1, network(name, external))
+}
+
+fn network(name: &str, external: bool) -> Value {
+    json!({
         "name": name,
         "description": "",
         "admin_state_up": true,
@@ -58,8 +74,7 @@ pub(in crate::cloud) fn plant_network(
         "vlan_transparent": false,
         "port_security_enabled": true,
         "is_default": false,
-    });
-    keep(state, Kind::Network, project, 1, network)
+    })
 }
 
 pub(super) fn create_subnet(
@@ -69,7 +84,19 @@ pub(super) fn create_subnet(
 ) -> Result<Value, Reply> {
     only(
         wanted,
-        &["network_id", "cidr", "ip_version", "enable_dhcp", "dns_nameservers", "gateway_ip"],
+        &[
+            "network_id",
+            "cidr",
+            "ip_version",
+            "enable_dhcp",
+            "dns_nameservers",
+            "gateway_ip",
+            "allocation_pools",
+            "host_routes",
+            "ipv6_ra_mode",
+            "ipv6_address_mode",
+            "service_types",
+        ],
     )?;
     let network = required(wanted, "network_id")?;
     super::seen(state, call, Kind::Network, network)?;
@@ -80,14 +107,80 @@ pub(super) fn create_subnet(
     };
     let project = owner(call, Kind::Subnet, wanted)?;
     within_quota(state, Kind::Subnet, state.config.quotas.subnet, &project)?;
+    let family = wanted.get("ip_version").and_then(Value::as_u64);
+    if family.is_some_and(|family| (family == 6) != block.is_v6()) {
+        let message = format!(
+            "Invalid input for operation: cidr '{cidr}' does not match the ip_version '{}'.",
+            if block.is_v6() { 4 } else { 6 }
+        );
+        return Err(neutron_error(400, "InvalidInput", message));
+    }
+    let others = state.network.pools.values().filter(|pool| pool.network == network);
+    if others.into_iter().any(|pool| pool.block.overlaps(block)) {
+        let message = format!(
+            "Invalid input for operation: Requested subnet with cidr: {cidr} for network: {network} overlaps with another subnet."
+        );
+        return Err(neutron_error(400, "InvalidInput", message));
+    }
     let name = text(wanted, "name")?;
     let network = network.to_owned();
     let resolvers = wanted.get("dns_nameservers").cloned().unwrap_or_else(|| json!([]));
-    Ok(plant_subnet(
-        state,
-        &project,
-        &Subnet { id: None, name: &name, network: &network, cidr, block, resolvers },
-    ))
+    let pool = pool(&network, block, wanted)?;
+    let subnet = Subnet { id: None, name: &name, network: &network, cidr, block, resolvers };
+    let mut subnet = drawn(&subnet, &pool, false);
+    for field in [
+        "description",
+        "enable_dhcp",
+        "host_routes",
+        "ipv6_ra_mode",
+        "ipv6_address_mode",
+        "service_types",
+    ] {
+        if let Some(value) = wanted.get(field) {
+            subnet[field] = value.clone();
+        }
+    }
+    if let Some(gateway) = wanted.get("gateway_ip") {
+        subnet["gateway_ip"] = gateway.clone();
+    }
+    Ok(keep_subnet(state, &project, subnet, pool))
+}
+
+/// The addresses that a subnet gives out: the ranges asked for, or all but the gateway.
+fn pool(network: &str, block: Block, wanted: &Map<String, Value>) -> Result<Pool, Reply> {
+    let gateway = match wanted.get("gateway_ip") {
+        Some(Value::Null) => None,
+        Some(Value::String(gateway)) => {
+            let message = format!(
+                "Invalid input for gateway_ip. Reason: '{gateway}' is not a valid IP address."
+            );
+            let parsed = gateway.parse::<IpAddr>();
+            Some(parsed.map_err(|_| neutron_error(400, "HTTPBadRequest", message))?)
+        }
+        _ => Some(block.at(1)),
+    };
+    let ranges = wanted.get("allocation_pools").and_then(Value::as_array);
+    let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else {
+        return Ok(Pool::new(network, block, gateway));
+    };
+    let ends = ranges.iter().map(|range| {
+        let end = |field: &str| {
+            let address = range[field].as_str().and_then(|text| text.parse::<IpAddr>().ok());
+            address.filter(|address| block.contains(*address))
+        };
+        end("start").zip(end("end")).ok_or_else(|| {
+            let message = format!("The allocation pool {range} spans beyond the subnet cidr.");
+            neutron_error(400, "OutOfBoundsAllocationPool", message)
+        })
+    });
+    let ends = ends.collect::<Result<Vec<_>, _>>()?;
+    let inside =
+        |gateway: &IpAddr| ends.iter().any(|(start, end)| (start..=end).contains(&gateway));
+    if let Some(gateway) = gateway.filter(inside) {
+        let message = format!("Gateway ip {gateway} conflicts with allocation pool.");
+        return Err(neutron_error(409, "GatewayConflictWithAllocationPools", message));
+    }
+    Ok(Pool::of(network, block, &ends))
 }
 
 /// What a subnet is made of.
@@ -125,15 +218,19 @@ pub(in crate::cloud) fn plant_subnet(
     project: &str,
     wanted: &Subnet<'_>,
 ) -> Value {
-    let id = wanted.id.map_or_else(|| state.uuid(), str::to_owned);
-    let block = wanted.block;
     let external = state
         .network
         .get(Kind::Network, wanted.network)
         .is_some_and(|network| network["router:external"] == true);
-    let pool = Pool::new(wanted.network, block);
-    let subnet = json!({
-        "id": id,
+    let pool = Pool::new(wanted.network, wanted.block, Some(wanted.block.at(1)));
+    let subnet = drawn(wanted, &pool, external);
+    keep_subnet(state, project, subnet, pool)
+}
+
+/// A subnet as clients see it, its gateway being the first address.
+fn drawn(wanted: &Subnet<'_>, pool: &Pool, external: bool) -> Value {
+    let block = wanted.block;
+    let mut subnet = json!({
         "name": wanted.name,
         "description": "",
         "network_id": wanted.network,
@@ -150,13 +247,102 @@ pub(in crate::cloud) fn plant_subnet(
         "router:external": external,
         "service_types": [],
     });
+    if let Some(id) = wanted.id {
+        subnet["id"] = json!(id);
+    }
+    subnet
+}
+
+fn keep_subnet(state: &mut State, project: &str, mut subnet: Value, pool: Pool) -> Value {
+    let network = pool.network.clone();
+    let parent = state.network.get(Kind::Network, &network);
+    if parent.is_some_and(|parent| parent["router:external"] == true) {
+        subnet["router:external"] = json!(true);
+    }
+    let kept = keep(state, Kind::Subnet, project, 0, subnet);
+    let id = kept["id"].as_str().unwrap_or_default().to_owned();
     state.network.pools.insert(id.clone(), pool);
-    change(state, Kind::Network, wanted.network, |network| {
+    change(state, Kind::Network, &network, |network| {
         if let Some(subnets) = network["subnets"].as_array_mut() {
             subnets.push(json!(id));
         }
     });
-    keep(state, Kind::Subnet, project, 0, subnet)
+    kept
+}
+
+/// Changes a subnet: new ranges are checked, and give out nothing that is in use.
+pub(super) fn update_subnet(
+    state: &mut State,
+    id: &str,
+    wanted: &Map<String, Value>,
+) -> Result<(), Reply> {
+    let Some(block) = state.network.pools.get(id).map(|pool| pool.block) else {
+        return Err(Kind::Subnet.not_found(id));
+    };
+    if wanted.contains_key("allocation_pools") || wanted.contains_key("gateway_ip") {
+        let now = state.network.get(Kind::Subnet, id).cloned().unwrap_or_default();
+        let mut asked = wanted.clone();
+        for field in ["gateway_ip", "allocation_pools"] {
+            asked.entry(field).or_insert_with(|| now[field].clone());
+        }
+        let network = now["network_id"].as_str().unwrap_or_default();
+        let mut pool = pool(network, block, &asked)?;
+        if let Some(before) = state.network.pools.get_mut(id) {
+            pool.inherit(before);
+            *before = pool;
+        }
+    }
+    update(state, Kind::Subnet, id, wanted)
+}
+
+/// A pool that subnets may be cut from. It is kept and shown; none is ever cut here.
+pub(super) fn create_pool(
+    state: &mut State,
+    call: &Call,
+    wanted: &Map<String, Value>,
+) -> Result<Value, Reply> {
+    const FIELDS: [&str; 7] = [
+        "prefixes",
+        "default_quota",
+        "min_prefixlen",
+        "max_prefixlen",
+        "default_prefixlen",
+        "shared",
+        "is_default",
+    ];
+    only(wanted, &FIELDS)?;
+    let project = owner(call, Kind::SubnetPool, wanted)?;
+    let prefixes = wanted.get("prefixes").and_then(Value::as_array).cloned().unwrap_or_default();
+    let blocks = prefixes.iter().map(|one| one.as_str().and_then(Block::parse));
+    let Some(Some(first)) = blocks.collect::<Option<Vec<Block>>>().map(|all| all.first().copied())
+    else {
+        let message = "Invalid input for prefixes. Reason: not a list of valid IP subnets.";
+        return Err(neutron_error(400, "HTTPBadRequest", message));
+    };
+    let (smallest, largest) = if first.is_v6() { (64, 128) } else { (8, 32) };
+    let mut pool = json!({
+        "name": text(wanted, "name")?,
+        "description": text(wanted, "description")?,
+        "prefixes": prefixes,
+        "ip_version": if first.is_v6() { 6 } else { 4 },
+        "default_quota": null,
+        "min_prefixlen": smallest.to_string(),
+        "max_prefixlen": largest.to_string(),
+        "default_prefixlen": smallest.to_string(),
+        "shared": false,
+        "is_default": false,
+        "address_scope_id": null,
+    });
+    for field in FIELDS.iter().skip(1) {
+        match wanted.get(*field) {
+            Some(Value::Number(length)) if field.ends_with("prefixlen") => {
+                pool[*field] = json!(length.to_string());
+            }
+            Some(value) => pool[*field] = value.clone(),
+            None => {}
+        }
+    }
+    Ok(keep(state, Kind::SubnetPool, &project, 0, pool))
 }
 
 pub(super) fn create_router(
@@ -164,13 +350,65 @@ pub(super) fn create_router(
     call: &Call,
     wanted: &Map<String, Value>,
 ) -> Result<Value, Reply> {
-    only(wanted, &["external_gateway_info"])?;
+    only(wanted, &["external_gateway_info", "availability_zone_hints", "routes", "flavor_id"])?;
     let project = owner(call, Kind::Router, wanted)?;
     within_quota(state, Kind::Router, state.config.quotas.router, &project)?;
     let gateway = wanted.get("external_gateway_info").map(|info| &info["network_id"]);
     let gateway = gateway.and_then(Value::as_str).map(str::to_owned);
     let name = text(wanted, "name")?;
-    Ok(plant_router(state, &project, &name, gateway.as_deref()))
+    let id = plant_router(state, &project, &name, gateway.as_deref())["id"].clone();
+    let id = id.as_str().unwrap_or_default();
+    let description = text(wanted, "description")?;
+    // As it was made, not as it was changed: its revision is that of a new one.
+    if let Some(router) = state.network.get_mut(Kind::Router, id) {
+        router["description"] = json!(description);
+        if let Some(up) = wanted.get("admin_state_up") {
+            router["admin_state_up"] = up.clone();
+        }
+    }
+    Ok(state.network.get(Kind::Router, id).cloned().unwrap_or_default())
+}
+
+/// Changes a router; a gateway that is not told how keeps its addresses.
+pub(super) fn update_router(
+    state: &mut State,
+    call: &Call,
+    id: &str,
+    wanted: &Map<String, Value>,
+) -> Result<(), Reply> {
+    only(wanted, &["external_gateway_info", "routes"])?;
+    let mut rest = wanted.clone();
+    if let Some(info) = rest.remove("external_gateway_info") {
+        let network = info["network_id"].as_str().map(str::to_owned);
+        if let Some(network) = &network {
+            super::seen(state, call, Kind::Network, network)?;
+        }
+        let before = state.network.get(Kind::Router, id).cloned().unwrap_or_default();
+        let before = &before["external_gateway_info"];
+        let stays = network.is_some() && before["network_id"].as_str() == network.as_deref();
+        if !stays {
+            for entry in before["external_fixed_ips"].as_array().into_iter().flatten() {
+                super::port::free(state, entry);
+            }
+            let gateway = network.map(|network| gateway(state, &network));
+            change(state, Kind::Router, id, |router| {
+                router["external_gateway_info"] = json!(gateway);
+            });
+        }
+    }
+    let routes = rest.remove("routes");
+    update(state, Kind::Router, id, &rest)?;
+    if let Some(routes) = routes {
+        change(state, Kind::Router, id, |router| router["routes"] = routes);
+    }
+    Ok(())
+}
+
+/// A way out to an external network, with an address of it.
+fn gateway(state: &mut State, network: &str) -> Value {
+    let address = super::port::draw(state, network);
+    let addresses: Vec<Value> = address.into_iter().collect();
+    json!({"network_id": network, "external_fixed_ips": addresses, "enable_snat": true})
 }
 
 /// Makes a router, with an address of this external network.
@@ -180,11 +418,7 @@ pub(in crate::cloud) fn plant_router(
     name: &str,
     gateway: Option<&str>,
 ) -> Value {
-    let info = gateway.map(|network| {
-        let address = super::port::draw(state, network);
-        let addresses: Vec<Value> = address.into_iter().collect();
-        json!({"network_id": network, "external_fixed_ips": addresses, "enable_snat": true})
-    });
+    let info = gateway.map(|network| self::gateway(state, network));
     let router = json!({
         "name": name,
         "description": "",
@@ -276,7 +510,19 @@ pub(super) fn update(
     id: &str,
     wanted: &Map<String, Value>,
 ) -> Result<(), Reply> {
-    only(wanted, &["mtu", "port_security_enabled", "dns_nameservers", "enable_dhcp", "stateful"])?;
+    const FIELDS: [&str; 10] = [
+        "mtu",
+        "port_security_enabled",
+        "shared",
+        "router:external",
+        "dns_nameservers",
+        "enable_dhcp",
+        "gateway_ip",
+        "allocation_pools",
+        "host_routes",
+        "stateful",
+    ];
+    only(wanted, &FIELDS)?;
     let (name, description) = (text(wanted, "name")?, text(wanted, "description")?);
     change(state, kind, id, |object| {
         for (field, value) in wanted {

@@ -1,9 +1,11 @@
 //! A volume's life: made, reserved, attached, detached, deleted.
 
-use super::{Attachment, Volume, bootable, list, missing, one, shown, unknown_path};
+use super::{
+    Attachment, Volume, bootable, image_metadata, list, missing, one, shown, unknown_path,
+};
 use crate::cloud::compute::Disk;
 use crate::cloud::fault::Effect;
-use crate::cloud::http::{Answer, Call, Reply, fault};
+use crate::cloud::http::{Answer, Call, Content, Reply, fault};
 use crate::cloud::state::State;
 use http::Method;
 use serde_json::{Value, json};
@@ -18,11 +20,11 @@ pub(in crate::cloud) fn has_type(state: &State, wanted: &str) -> bool {
     state.volumes.types.iter().any(|(name, id)| name == wanted || id == wanted)
 }
 
-/// What one more volume of this size breaks of the quota, in Cinder's words.
-fn over_quota(state: &State, project: &str, size: u64) -> Option<String> {
+/// What so many more volumes, of this size together, break of the quota, in Cinder's words.
+pub(super) fn over_quota(state: &State, project: &str, more: u64, size: u64) -> Option<String> {
     let quotas = &state.config.quotas;
     let (volumes, gigabytes) = list::used(state, project);
-    if quotas.volumes >= 0 && volumes + 1 > quotas.volumes.unsigned_abs() {
+    if quotas.volumes >= 0 && volumes + more > quotas.volumes.unsigned_abs() {
         let limit = quotas.volumes;
         return Some(format!(
             "VolumeLimitExceeded: Maximum number of volumes allowed ({limit}) exceeded for quota 'volumes'."
@@ -38,7 +40,7 @@ fn over_quota(state: &State, project: &str, size: u64) -> Option<String> {
     None
 }
 
-fn invalid(field: &str, value: &Value, why: &str) -> Reply {
+pub(super) fn invalid(field: &str, value: &Value, why: &str) -> Reply {
     let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     fault(400, format!("Invalid input for field/attribute {field}. Value: {plain}. {why}"))
 }
@@ -66,10 +68,19 @@ fn checked_name(asked: &Value) -> Result<Option<String>, Reply> {
     Ok(name.map(str::to_owned))
 }
 
-fn check_image(state: &State, image: &str, size: u64) -> Result<(), Reply> {
-    let Some(image) = state.images.all.get(image) else {
+fn checked_image(
+    state: &State,
+    call: &Call,
+    image: &str,
+    size: u64,
+) -> Result<(String, Value), Reply> {
+    let Some(image) = state.images.seen(call, image) else {
         return Err(fault(400, "Invalid image identifier or unable to access requested image."));
     };
+    if image.status != "active" {
+        let message = format!("Invalid input received: Image {} is not active.", image.id);
+        return Err(fault(400, message));
+    }
     if image.min_disk > size {
         let message = format!(
             "Invalid input received: Volume size {size}GB cannot be smaller than the image minDisk size {}GB.",
@@ -77,7 +88,23 @@ fn check_image(state: &State, image: &str, size: u64) -> Result<(), Reply> {
         );
         return Err(fault(400, message));
     }
-    Ok(())
+    Ok((image.id.clone(), image_metadata(image)))
+}
+
+/// Refuses what a volume is to be copied from and is not there; snapshots never are.
+fn sources(state: &State, call: &Call, asked: &Value) -> Result<(), Reply> {
+    if let Some(snapshot) = asked["snapshot_id"].as_str() {
+        return Err(fault(404, format!("Snapshot {snapshot} could not be found.")));
+    }
+    let Some(source) = asked["source_volid"].as_str() else {
+        return Ok(());
+    };
+    match state.volumes.all.get(source) {
+        Some(volume) if call.session.sees(&volume.project) => {
+            Err(fault(501, "Copies of volumes are not simulated."))
+        }
+        _ => Err(missing(source)),
+    }
 }
 
 pub(super) fn create(state: &mut State, call: &Call) -> Answer {
@@ -97,10 +124,9 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     if !has_type(state, &kind) {
         return Err(fault(404, format!("Volume type with name {kind} could not be found.")));
     }
-    let image = asked["imageRef"].as_str().map(str::to_owned);
-    if let Some(image) = &image {
-        check_image(state, image, number)?;
-    }
+    sources(state, call, asked)?;
+    let image = asked["imageRef"].as_str();
+    let image = image.map(|image| checked_image(state, call, image, number)).transpose()?;
     let zone =
         asked["availability_zone"].as_str().or(state.config.zones.first().map(String::as_str));
     let zone = zone.unwrap_or_default().to_owned();
@@ -109,7 +135,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         return Err(fault(400, message));
     }
     let project = call.session.project();
-    if let Some(message) = over_quota(state, &project, number) {
+    if let Some(message) = over_quota(state, &project, 1, number) {
         let body = json!({"overLimit": {"code": 413, "message": message, "retryAfter": "0"}});
         return Err(Reply::json(413, body).with("retry-after", "0"));
     }
@@ -129,6 +155,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         updated: None,
         metadata,
         image,
+        bootable: None,
         attachment: None,
         scheduled: false,
         fails,
@@ -155,7 +182,12 @@ fn begin(state: &mut State, volume: Volume) {
 }
 
 /// Changes a volume that is in this status.
-fn turn(state: &mut State, id: &str, from: &[&str], edit: impl FnOnce(&mut Volume)) -> bool {
+pub(super) fn turn(
+    state: &mut State,
+    id: &str,
+    from: &[&str],
+    edit: impl FnOnce(&mut Volume),
+) -> bool {
     let now = state.now();
     let Some(volume) = state.volumes.all.get_mut(id).filter(|volume| from.contains(&volume.status))
     else {
@@ -184,10 +216,12 @@ pub(in crate::cloud) fn make_for(
     user: &str,
     disk: &Disk,
 ) -> Result<String, String> {
-    if let Some(message) = over_quota(state, project, disk.size) {
+    if let Some(message) = over_quota(state, project, 1, disk.size) {
         return Err(message);
     }
     let id = state.uuid();
+    let image = disk.image.as_ref().and_then(|image| state.images.all.get(image));
+    let image = image.map(|image| (image.id.clone(), image_metadata(image)));
     let volume = Volume {
         id: id.clone(),
         // Nova gives it no name and no metadata, and so nobody finds it but through the server.
@@ -202,7 +236,8 @@ pub(in crate::cloud) fn make_for(
         created: state.now(),
         updated: None,
         metadata: BTreeMap::new(),
-        image: disk.image.clone(),
+        image,
+        bootable: None,
         attachment: None,
         scheduled: true,
         fails: false,
@@ -343,29 +378,61 @@ fn deleted(state: &mut State, id: &str) {
     }
 }
 
-pub(super) fn rename(state: &mut State, call: &Call, id: &str) -> Answer {
+pub(super) fn change(state: &mut State, call: &Call, id: &str) -> Answer {
     let body = call.json().map_err(|_| fault(400, "Malformed request body"))?;
     let asked = &body["volume"];
+    if !asked.is_object() {
+        return Err(fault(400, "'volume' is a required property"));
+    }
     let name = checked_name(asked)?;
     let metadata = asked.get("metadata").map(checked_metadata).transpose()?;
     let volume = state.volumes.all.get_mut(id).ok_or_else(|| missing(id))?;
-    if name.is_some() {
+    if asked.get("name").is_some() {
         volume.name = name;
+    }
+    if let Some(description) = asked.get("description") {
+        volume.description = description.as_str().map(str::to_owned);
     }
     if let Some(metadata) = metadata {
         volume.metadata = metadata;
     }
-    one(state, id)
+    let mut reply = one(state, id)?;
+    // As the answer to a create, this one does not show whose it is.
+    if let Content::Json(body) = &mut reply.content
+        && let Some(fields) = body["volume"].as_object_mut()
+    {
+        fields.retain(|name, _| {
+            !name.starts_with("os-vol-") && name.as_str() != "volume_image_metadata"
+        });
+    }
+    Ok(reply)
 }
 
-pub(super) fn metadata(state: &mut State, call: &Call, id: &str) -> Answer {
+/// `/volumes/{id}/metadata[/{key}]`.
+pub(super) fn metadata(state: &mut State, call: &Call, id: &str, rest: &[&str]) -> Answer {
     let body = call.json().map_err(|_| fault(400, "Malformed request body"))?;
-    let given = checked_metadata(&body["metadata"])?;
     let volume = state.volumes.all.get_mut(id).ok_or_else(|| missing(id))?;
-    match call.method {
-        Method::GET => {}
-        Method::PUT => volume.metadata = given,
-        Method::POST => volume.metadata.extend(given),
+    let unknown = |key: &str| fault(404, format!("Volume {id} has no metadata with key {key}."));
+    match (&call.method, rest) {
+        (&Method::GET, []) => {}
+        (&Method::PUT, []) => volume.metadata = checked_metadata(&body["metadata"])?,
+        (&Method::POST, []) => volume.metadata.extend(checked_metadata(&body["metadata"])?),
+        (&Method::GET, [key]) => {
+            let value = volume.metadata.get(*key).ok_or_else(|| unknown(key))?;
+            return Ok(Reply::json(200, json!({"meta": {*key: value}})));
+        }
+        (&Method::PUT, [key]) => {
+            let given = checked_metadata(&body["meta"])?;
+            if given.keys().ne([*key]) {
+                return Err(fault(400, "Request body and URI mismatch"));
+            }
+            volume.metadata.extend(given.clone());
+            return Ok(Reply::json(200, json!({"meta": given})));
+        }
+        (&Method::DELETE, [key]) => {
+            volume.metadata.remove(*key).ok_or_else(|| unknown(key))?;
+            return Ok(Reply::empty(200));
+        }
         _ => return Err(unknown_path()),
     }
     Ok(Reply::json(200, json!({"metadata": volume.metadata})))

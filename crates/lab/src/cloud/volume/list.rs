@@ -1,6 +1,6 @@
 //! Lists of volumes, limits, quotas and messages.
 
-use super::{Volume, shown};
+use super::{Volume, bootable, shown};
 use crate::cloud::fault::Effect;
 use crate::cloud::http::{Answer, Call, Reply, fault};
 use crate::cloud::state::{State, micros};
@@ -17,6 +17,11 @@ pub(super) fn list(state: &State, call: &Call, detail: bool) -> Answer {
         call.session.sees(&volume.project)
             && call.query("name").is_none_or(|name| volume.name.as_deref() == Some(name))
             && call.query("status").is_none_or(|status| volume.status == status)
+            && call.query("availability_zone").is_none_or(|zone| volume.zone == zone)
+            && call
+                .query("bootable")
+                .is_none_or(|on| on.eq_ignore_ascii_case(&bootable(volume).to_string()))
+            && call.query("size").is_none_or(|size| volume.size.to_string() == size)
             && metadata.as_ref().is_none_or(|wanted| {
                 wanted.iter().all(|(key, value)| volume.metadata.get(key) == Some(value))
             })
@@ -33,6 +38,7 @@ pub(super) fn list(state: &State, call: &Call, detail: bool) -> Answer {
         Some(Ok(limit)) => limit.min(PAGE_MAX),
         Some(Err(_)) => return Err(fault(400, "limit param must be an integer")),
     };
+    sort(&mut found, call)?;
     if let Some(marker) = call.query("marker") {
         let at = found.iter().position(|volume| volume.id == marker);
         let message = || fault(404, format!("Volume {marker} could not be found."));
@@ -61,6 +67,42 @@ pub(super) fn list(state: &State, call: &Call, detail: bool) -> Answer {
         body["volumes_links"] = json!([{"rel": "next", "href": next}]);
     }
     Ok(Reply::json(200, body))
+}
+
+/// `sort=name:asc,created_at`, or `sort_key` and `sort_dir`; newest first without.
+fn sort(found: &mut [&Volume], call: &Call) -> Result<(), Reply> {
+    const KEYS: [&str; 7] =
+        ["id", "status", "size", "availability_zone", "name", "bootable", "created_at"];
+    let sort = call.query("sort").unwrap_or_default();
+    let mut keys: Vec<(&str, &str)> = sort
+        .split(',')
+        .filter(|key| !key.is_empty())
+        .map(|key| key.split_once(':').unwrap_or((key, "desc")))
+        .collect();
+    if let Some(key) = call.query("sort_key") {
+        keys.push((key, call.query("sort_dir").unwrap_or("desc")));
+    }
+    if let Some((key, _)) = keys.iter().find(|(key, _)| !KEYS.contains(key)) {
+        return Err(fault(400, format!("Sort keys are invalid: {key}")));
+    }
+    let value = |volume: &Volume, key: &str| match key {
+        "id" => volume.id.clone(),
+        "status" => volume.status.to_owned(),
+        "size" => format!("{:020}", volume.size),
+        "availability_zone" => volume.zone.clone(),
+        "name" => volume.name.clone().unwrap_or_default(),
+        "bootable" => bootable(volume).to_string(),
+        _ => volume.created.to_string(),
+    };
+    found.sort_by(|one, other| {
+        keys.iter().fold(std::cmp::Ordering::Equal, |order, (key, direction)| {
+            order.then_with(|| {
+                let order = value(one, key).cmp(&value(other, key));
+                if *direction == "asc" { order } else { order.reverse() }
+            })
+        })
+    });
+    Ok(())
 }
 
 /// A filter as JSON or as a Python dict of plain strings.

@@ -1,5 +1,6 @@
 //! Cinder v3: volumes.
 
+mod action;
 mod life;
 mod list;
 
@@ -9,6 +10,7 @@ pub(super) use life::{
 
 use super::gate::admit;
 use super::http::{Answer, Call, Reply, fault, webob};
+use super::image::Image;
 use super::state::{State, micros};
 use http::Method;
 use indexmap::IndexMap;
@@ -45,8 +47,10 @@ pub(super) struct Volume {
     created: Timestamp,
     updated: Option<Timestamp>,
     pub metadata: BTreeMap<String, String>,
-    /// The image it was made of.
-    image: Option<String>,
+    /// The image it was made of: its id and what was known of it then.
+    image: Option<(String, Value)>,
+    /// Set by hand; without, it boots when it was made of an image.
+    bootable: Option<bool>,
     attachment: Option<Attachment>,
     /// A back end has taken it up.
     scheduled: bool,
@@ -161,9 +165,10 @@ fn route(state: &mut State, call: &Call) -> Answer {
         (&Method::GET, ["volumes", "detail"]) => list::list(state, call, true),
         (&Method::POST, ["volumes"]) => life::create(state, call),
         (&Method::GET, ["volumes", id]) => one(state, id),
-        (&Method::PUT, ["volumes", id]) => life::rename(state, call, id),
+        (&Method::PUT, ["volumes", id]) => life::change(state, call, id),
         (&Method::DELETE, ["volumes", id]) => life::delete(state, id),
-        (_, ["volumes", id, "metadata"]) => life::metadata(state, call, id),
+        (_, ["volumes", id, "metadata", rest @ ..]) => life::metadata(state, call, id, rest),
+        (&Method::POST, ["volumes", id, "action"]) => action::act(state, call, id),
         (&Method::GET, ["types"]) => Ok(Reply::json(200, json!({"volume_types": types(state)}))),
         (&Method::GET, ["types", id]) => {
             let found = types(state).into_iter().find(|kind| kind["id"] == *id);
@@ -249,29 +254,40 @@ fn shown(state: &State, volume: &Volume) -> Value {
         "service_uuid": null,
         "os-vol-tenant-attr:tenant_id": volume.project,
     });
-    let image = volume.image.as_ref().filter(|_| bootable(volume));
-    if let Some(image) = image.and_then(|id| state.images.all.get(id)) {
-        let mut metadata = json!({
-            "image_id": image.id, "image_name": image.name, "container_format": "bare",
-            "disk_format": "raw", "min_disk": image.min_disk.to_string(),
-            "min_ram": image.min_ram.to_string(), "size": "65536",
-        });
-        for (name, value) in &image.properties {
-            metadata[name] = json!(value);
-        }
-        shown["volume_image_metadata"] = metadata;
+    if let Some((_, metadata)) = volume.image.as_ref().filter(|_| volume.ready()) {
+        shown["volume_image_metadata"] = metadata.clone();
     }
     shown
 }
 
-/// Made of an image, and made to the end.
+/// What a volume keeps of the image it is made of.
+fn image_metadata(image: &Image) -> Value {
+    let mut metadata = json!({
+        "image_id": image.id,
+        "image_name": image.name,
+        "container_format": image.container_format,
+        "disk_format": image.disk_format,
+        "min_disk": image.min_disk.to_string(),
+        "min_ram": image.min_ram.to_string(),
+        "size": "65536",
+    });
+    for (name, value) in &image.properties {
+        metadata[name] = json!(value);
+    }
+    metadata
+}
+
+/// Whether a server can boot from it.
 fn bootable(volume: &Volume) -> bool {
-    volume.image.is_some()
-        && volume.scheduled
-        && !matches!(volume.status, "creating" | "downloading")
+    volume.bootable.unwrap_or(volume.image.is_some()) && volume.ready()
 }
 
 impl Volume {
+    /// Made to the end.
+    fn ready(&self) -> bool {
+        self.scheduled && !matches!(self.status, "creating" | "downloading")
+    }
+
     /// The server it is attached to.
     pub(super) fn server(&self) -> Option<&str> {
         self.attachment.as_ref().map(|attachment| attachment.server.as_str())
