@@ -3,7 +3,7 @@ CARGO ?= cargo
 DIR ?= .drover
 ARGS ?=
 
-.PHONY: dev test lint bench clean
+.PHONY: dev test lint bench clean openstack-up openstack-down test-openstack record-openstack
 
 dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" for more
 	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
@@ -17,6 +17,18 @@ lint: ## formatting and clippy, warnings are errors
 
 bench: ## print the measures of planning and of whole pools; asserts nothing
 	$(CARGO) bench --package drover-sim
+
+openstack-up: ## start real OpenStack services on loopback; the first time it installs them, once (Debian 12 and PyPI)
+	tools/openstack/up.sh
+
+openstack-down: ## stop them; what was installed and their data stay
+	tools/openstack/down.sh
+
+test-openstack: ## Drover on real OpenStack services, and the recorded exchanges asked again of them
+	tools/openstack/test.sh
+
+record-openstack: ## ask real OpenStack services anew what the lab's cloud is compared with
+	tools/openstack/test.sh record
 
 clean: ## remove what was built and the data of the embedded world
 	$(CARGO) clean
