@@ -3,13 +3,16 @@ CARGO ?= cargo
 DIR ?= .drover
 ARGS ?=
 
-.PHONY: dev test lint bench clean openstack-up openstack-down test-openstack record-openstack
+.PHONY: dev test lint bench clean openstack-up openstack-down test-openstack record-openstack test-upstream
 
 dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" for more
 	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
 
 test: ## every test of the workspace
 	$(CARGO) test --workspace --lib --bins --tests
+
+test-upstream: ## tests that others wrote, against the lab; prints how many of those that pass on the real thing pass here
+	tools/upstream/openstack/tempest.sh
 
 lint: ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all -- --check
