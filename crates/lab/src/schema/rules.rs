@@ -3,7 +3,7 @@
 use super::error::{Cause, FieldError};
 use super::node::{Arena, Id, Node, Type};
 use kube_cel::KubeCelExt;
-use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::objects::{Key, Map, OptionalValue};
 use kube_cel::cel::{Context, Program, Value as Cel};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -128,9 +128,18 @@ impl Rules {
         }
         let mut context = FUNCTIONS.new_inner_scope();
         context.add_variable_from_value("self", to_cel(arena, Some(node), new));
-        let old = old.map_or(Cel::Null, |old| to_cel(arena, Some(node), old));
-        context.add_variable_from_value("oldSelf", old);
-        errors.extend(due.iter().filter_map(|rule| rule.check(&context, new, path)));
+        let old = old.map(|old| to_cel(arena, Some(node), old));
+        context.add_variable_from_value("oldSelf", old.clone().unwrap_or(Cel::Null));
+        errors.extend(due.iter().filter_map(|rule| {
+            if !rule.optional_old {
+                return rule.check(&context, new, path);
+            }
+            // Kubernetes: with `optionalOldSelf` the rule is also asked of what is new, and sees an optional.
+            let old = old.clone().map_or_else(OptionalValue::none, OptionalValue::of);
+            let mut context = context.new_inner_scope();
+            context.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(old)));
+            rule.check(&context, new, path)
+        }));
     }
 }
 

@@ -214,7 +214,7 @@ fn rules_know_kubernetes_types_and_functions() {
 #[test]
 fn optional_old_self_is_asked_on_creation_too() {
     let rules = json!([{
-        "rule": "oldSelf == null ? self == 'new' : true", "optionalOldSelf": true, "message": "begin with new"}]);
+        "rule": "!oldSelf.hasValue() ? self == 'new' : true", "optionalOldSelf": true, "message": "begin with new"}]);
     let schema = spec(&json!({"phase": {"type": "string", "x-kubernetes-validations": rules}}));
     check(&schema, None, &json!({"phase": "new"}), &[]);
     check(

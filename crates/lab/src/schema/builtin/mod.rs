@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 /// Groups of built-in kinds; everything else is a custom resource, which its schema validates
 /// whole.
-const GROUPS: [&str; 14] = [
+const GROUPS: [&str; 19] = [
     "",
     "apps",
     "policy",
@@ -31,6 +31,11 @@ const GROUPS: [&str; 14] = [
     "authentication.k8s.io",
     "authorization.k8s.io",
     "discovery.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiregistration.k8s.io",
+    "autoscaling",
+    "networking.k8s.io",
+    "node.k8s.io",
 ];
 
 type Object = Map<String, Value>;
