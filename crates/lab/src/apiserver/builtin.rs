@@ -6,12 +6,12 @@ use super::{ApiServer, access, table};
 use crate::schema::Schema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const RESOURCES: &str = include_str!("data/resources.json");
 
 /// OpenAPI components by group.
-const DOCUMENTS: [(&str, &str); 12] = [
+const DOCUMENTS: [(&str, &str); 19] = [
     ("", include_str!("data/openapi/core_v1.json")),
     ("apps", include_str!("data/openapi/apps_v1.json")),
     ("policy", include_str!("data/openapi/policy_v1.json")),
@@ -24,6 +24,16 @@ const DOCUMENTS: [(&str, &str); 12] = [
     ("apiextensions.k8s.io", include_str!("data/openapi/apiextensions.k8s.io_v1.json")),
     ("authentication.k8s.io", include_str!("data/openapi/authentication.k8s.io_v1.json")),
     ("authorization.k8s.io", include_str!("data/openapi/authorization.k8s.io_v1.json")),
+    (
+        "admissionregistration.k8s.io",
+        include_str!("data/openapi/admissionregistration.k8s.io_v1.json"),
+    ),
+    ("apiregistration.k8s.io", include_str!("data/openapi/apiregistration.k8s.io_v1.json")),
+    ("autoscaling", include_str!("data/openapi/autoscaling_v2.json")),
+    ("batch", include_str!("data/openapi/batch_v1.json")),
+    ("discovery.k8s.io", include_str!("data/openapi/discovery.k8s.io_v1.json")),
+    ("networking.k8s.io", include_str!("data/openapi/networking.k8s.io_v1.json")),
+    ("node.k8s.io", include_str!("data/openapi/node.k8s.io_v1.json")),
 ];
 
 #[derive(Deserialize)]
@@ -48,6 +58,9 @@ struct ResourceData {
     categories: Vec<String>,
     #[serde(default)]
     subresources: BTreeMap<String, SubresourceData>,
+    /// Nobody acts on its objects here.
+    #[serde(default)]
+    inert: bool,
 }
 
 #[derive(Deserialize)]
@@ -58,11 +71,45 @@ struct SubresourceData {
     verbs: Vec<String>,
 }
 
-/// The OpenAPI components of a built-in group.
+/// The OpenAPI components of a built-in group; what it shares with the core group is recorded there.
 #[must_use]
 pub(super) fn components(group: &str) -> Value {
-    let text = DOCUMENTS.iter().find(|(name, _)| *name == group).map_or("{}", |(_, text)| text);
-    serde_json::from_str(text).expect("the recorded schemas are JSON")
+    let text = |of: &str| DOCUMENTS.iter().find(|(name, _)| *name == of).map_or("{}", |one| one.1);
+    let read = |of: &str| -> Value {
+        serde_json::from_str(text(of)).expect("the recorded schemas are JSON")
+    };
+    let mut components = read(group);
+    let Some(schemas) = components["components"]["schemas"].as_object_mut() else {
+        return components;
+    };
+    let mut asked = BTreeSet::new();
+    schemas.values().for_each(|schema| references(schema, &mut asked));
+    asked.retain(|name| !schemas.contains_key(name));
+    if asked.is_empty() {
+        return components;
+    }
+    let core = read("");
+    while let Some(name) = asked.pop_first() {
+        let schema = &core["components"]["schemas"][&name];
+        references(schema, &mut asked);
+        schemas.insert(name, schema.clone());
+        asked.retain(|name| !schemas.contains_key(name));
+    }
+    components
+}
+
+/// Collects the names of the schemas that a schema refers to.
+fn references(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(target) = map.get("$ref").and_then(Value::as_str) {
+                found.insert(target.rsplit('/').next().unwrap_or_default().to_owned());
+            }
+            map.values().for_each(|inner| references(inner, found));
+        }
+        Value::Array(list) => list.iter().for_each(|inner| references(inner, found)),
+        _ => {}
+    }
 }
 
 /// Everything built in.
@@ -85,6 +132,10 @@ pub(super) fn registry() -> Registry {
 }
 
 fn kind(group: &str, version: &str, data: ResourceData, schemas: &Value) -> Kind {
+    let warning = data
+        .inert
+        .then(|| format!("{}.{group} are kept by the lab, and nothing acts on them", data.name));
+    let stored_in = if group == "autoscaling" { "v2" } else { "v1" };
     // Events of both groups are one storage.
     let home = if group == "events.k8s.io" { "" } else { group };
     let subresources: BTreeMap<String, Subresource> =
@@ -95,7 +146,7 @@ fn kind(group: &str, version: &str, data: ResourceData, schemas: &Value) -> Kind
         group: group.to_owned(),
         version: version.to_owned(),
         storage: ResourceId::new(home, &data.name),
-        storage_version: super::registry::api_version(home, "v1"),
+        storage_version: super::registry::api_version(home, stored_in),
         selectable: selectable(group, &data.name).iter().map(|&path| path.to_owned()).collect(),
         scale: subresources.get("scale").map(|_| Scale {
             spec: ".spec.replicas".to_owned(),
@@ -119,7 +170,7 @@ fn kind(group: &str, version: &str, data: ResourceData, schemas: &Value) -> Kind
         published: Value::Null,
         revision: 0,
         closing: false,
-        warning: None,
+        warning,
     }
 }
 
@@ -137,7 +188,14 @@ fn behaviour(group: &str, plural: &str) -> Behaviour {
         | "poddisruptionbudgets"
         | "pods"
         | "priorityclasses"
-        | "customresourcedefinitions" => Generation::Spec,
+        | "customresourcedefinitions"
+        | "jobs"
+        | "cronjobs"
+        | "ingresses"
+        | "networkpolicies" => Generation::Spec,
+        "endpointslices" | "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
+            Generation::Content
+        }
         _ => Generation::None,
     };
     Behaviour {

@@ -11,6 +11,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 mod accounts;
+mod autoscalers;
 mod events;
 mod pods;
 mod services;
@@ -19,6 +20,9 @@ mod services;
 pub(super) fn to_storage(kind: &Kind, mut object: Value) -> Value {
     if kind.group == "events.k8s.io" {
         return events::to_core(object);
+    }
+    if is_first_autoscaler(kind) {
+        return autoscalers::to_v2(object);
     }
     if kind.custom {
         object["apiVersion"] = kind.storage_version.clone().into();
@@ -31,6 +35,9 @@ pub(super) fn to_storage(kind: &Kind, mut object: Value) -> Value {
 pub(super) fn from_storage(kind: &Kind, object: &Value) -> Value {
     if kind.group == "events.k8s.io" {
         return events::from_core(object);
+    }
+    if is_first_autoscaler(kind) {
+        return autoscalers::to_v1(object);
     }
     let mut object = object.clone();
     if kind.custom {
@@ -47,7 +54,11 @@ pub(super) fn from_storage(kind: &Kind, object: &Value) -> Value {
 #[must_use]
 pub(super) fn is_stored_form(kind: &Kind) -> bool {
     let as_it_was = || kind.api_version() == kind.storage_version && kind.revision <= 1;
-    kind.group != "events.k8s.io" && (!kind.custom || as_it_was())
+    kind.group != "events.k8s.io" && !is_first_autoscaler(kind) && (!kind.custom || as_it_was())
+}
+
+fn is_first_autoscaler(kind: &Kind) -> bool {
+    kind.group == "autoscaling" && kind.version == "v1"
 }
 
 /// What reading a new object means beyond its defaults; the writer owns it.

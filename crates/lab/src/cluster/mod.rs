@@ -51,7 +51,7 @@ pub struct Config {
 }
 
 /// The built-in resources that are watched: group, version, plural, kind, in namespaces.
-const BUILT_IN: [(&str, &str, &str, &str, bool); 22] = [
+const BUILT_IN: [(&str, &str, &str, &str, bool); 28] = [
     ("", "v1", "namespaces", "Namespace", false),
     ("", "v1", "nodes", "Node", false),
     ("", "v1", "pods", "Pod", true),
@@ -65,6 +65,12 @@ const BUILT_IN: [(&str, &str, &str, &str, bool); 22] = [
     ("apps", "v1", "deployments", "Deployment", true),
     ("apps", "v1", "replicasets", "ReplicaSet", true),
     ("apps", "v1", "daemonsets", "DaemonSet", true),
+    ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true),
+    ("batch", "v1", "cronjobs", "CronJob", true),
+    ("batch", "v1", "jobs", "Job", true),
+    ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true),
+    ("networking.k8s.io", "v1", "ingresses", "Ingress", true),
+    ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true),
     ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true),
     ("coordination.k8s.io", "v1", "leases", "Lease", true),
     ("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", false),
