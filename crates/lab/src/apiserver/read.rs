@@ -323,7 +323,8 @@ fn resumed(
         let at = match error {
             base64::DecodeError::InvalidByte(at, _)
             | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-            _ => options.resume.find('=').unwrap_or(options.resume.len()),
+            // Go: where the quantum began that is not whole.
+            _ => options.resume.find('=').unwrap_or(options.resume.len() / 4 * 4),
         };
         invalid(&format!("illegal base64 data at input byte {at}"))
     })?;

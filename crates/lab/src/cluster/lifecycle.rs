@@ -1,4 +1,4 @@
-//! The node lifecycle controller: a Node that falls silent becomes Unknown, and taints follow the Ready condition.
+//! The node lifecycle controller: a Node that falls silent becomes Unknown, and taints follow its conditions.
 
 use crate::client::{ApiError, Client, Informer, PatchKind};
 use crate::clock::{Clock, Pace};
@@ -17,6 +17,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 const GATHER: Duration = Duration::from_millis(500);
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Runs for ever.
 pub async fn run(client: Client, clock: Clock, pace: Pace) {
@@ -98,19 +99,21 @@ async fn judge(
         "False" => Some(NOT_READY),
         _ => Some(UNREACHABLE),
     };
+    // Kubernetes: one that is cordoned says so by a taint too, which DaemonSets tolerate.
+    let cordoned = (node["spec"]["unschedulable"] == true).then_some(UNSCHEDULABLE);
     let mut taints = before.clone();
     taints.retain(|taint| {
-        let key = taint["key"].as_str().unwrap_or_default();
-        !(key == NOT_READY || key == UNREACHABLE) || Some(key) == wanted
+        let key = taint["key"].as_str();
+        let is_ours = key.is_some_and(|key| [NOT_READY, UNREACHABLE, UNSCHEDULABLE].contains(&key));
+        !is_ours || key == wanted || key == cordoned
     });
-    if let Some(key) = wanted {
-        for effect in ["NoSchedule", "NoExecute"] {
-            let is_there = |taint: &Value| taint["key"] == *key && taint["effect"] == *effect;
-            if !taints.iter().any(is_there) {
-                taints.push(json!({
-                    "key": key, "effect": effect, "timeAdded": crate::kubelet::seconds(now),
-                }));
-            }
+    let both = wanted.into_iter().flat_map(|key| [(key, "NoSchedule"), (key, "NoExecute")]);
+    for (key, effect) in both.chain(cordoned.map(|key| (key, "NoSchedule"))) {
+        let is_there = |taint: &Value| taint["key"] == *key && taint["effect"] == *effect;
+        if !taints.iter().any(is_there) {
+            taints.push(json!({
+                "key": key, "effect": effect, "timeAdded": crate::kubelet::seconds(now),
+            }));
         }
     }
     if taints != before {

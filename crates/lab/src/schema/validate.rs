@@ -103,6 +103,10 @@ pub(super) fn structure(
                     structure(arena, child, (value, before), &join(path, name), errors);
                 }
             }
+            // Kubernetes: what is missing is told of after what is wrong.
+            let required = node.limits.iter().flat_map(|limits| &limits.required);
+            let missing = required.filter(|name| !fields.contains_key(*name));
+            errors.extend(missing.map(|name| FieldError::required(join(path, name), "")));
         }
         Value::Array(items) if fits => {
             let Some(child) = node.items else { return };
@@ -218,8 +222,6 @@ fn check_limits(limits: &Limits, value: &Value, path: &str, errors: &mut Vec<Fie
             if let Some(most) = limits.max_properties.filter(|most| count > *most) {
                 errors.push(FieldError::too_many(path, count, most));
             }
-            let missing = limits.required.iter().filter(|name| !fields.contains_key(*name));
-            errors.extend(missing.map(|name| FieldError::required(join(path, name), "")));
         }
         _ => {}
     }

@@ -1,5 +1,6 @@
 //! Server-side apply, and the managedFields of every other write.
 
+mod client_side;
 mod entries;
 mod fields;
 mod typed;
@@ -93,7 +94,9 @@ pub fn apply(
     }
 
     let diff = typed::compare(place, live, &merged);
-    let conflicts = entries::conflicts(&entries, &me, &diff.set);
+    let mut claimed = diff.set.clone();
+    fields::subtract(&mut claimed, &client_side::handed_over(place, live, ctx));
+    let conflicts = entries::conflicts(&entries, &me, &claimed);
     if !force && !conflicts.is_empty() {
         return Err(ApplyError::Conflicts { causes: conflicts });
     }
@@ -110,6 +113,7 @@ pub fn apply(
         }
     }
     entries::write(&mut merged, entries);
+    client_side::follow(&mut merged, config, ctx);
     Ok(merged)
 }
 

@@ -200,6 +200,30 @@ fn applied(live: Option<&Value>, data: &Value, manager: &str) -> Result<Value, A
     Ok(after)
 }
 
+#[test]
+fn kubectl_takes_over_what_it_applied_from_its_side() {
+    const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let mut object = config(&json!({"a": "1", "b": "1"}));
+    object["metadata"]["annotations"][LAST] = object.to_string().into();
+    let made = tracked(None, object, "kubectl-client-side-apply");
+    let wanted = json!({"a": "2", "b": "2"});
+
+    let refused = applied(Some(&made), &wanted, "other").expect_err("it belongs to another");
+    assert!(matches!(refused, ApplyError::Conflicts { causes } if causes.len() == 2));
+    let after = applied(Some(&made), &wanted, "kubectl").expect("it was its own");
+    let last: Value = after["metadata"]["annotations"][LAST]
+        .as_str()
+        .and_then(|text| serde_json::from_str(text).ok())
+        .expect("what was applied last");
+    assert_eq!(last["data"], wanted, "the older way stays open");
+
+    let mut changed = made.clone();
+    changed["data"]["b"] = "3".into();
+    let changed = tracked(Some(&made), changed, "editor");
+    let refused = applied(Some(&changed), &wanted, "kubectl").expect_err("b is not as it left it");
+    assert!(matches!(refused, ApplyError::Conflicts { causes } if causes.len() == 1));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
