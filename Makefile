@@ -3,12 +3,17 @@ CARGO ?= cargo
 DIR ?= .drover
 ARGS ?=
 
-.PHONY: dev test lint bench clean openstack-up openstack-down test-openstack record-openstack test-upstream
+.PHONY: dev kube-assets test lint bench clean openstack-up openstack-down test-openstack record-openstack test-upstream
 
 dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" for more
 	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
 
-test: ## every test of the workspace
+kube-assets: ## build a real Kubernetes control plane for the tests, once per version, and print its folder; needs Go
+	@tools/kube/build.sh
+
+test: ## every test of the workspace; with Go, also on a real control plane
+	@if command -v go >/dev/null; then tools/kube/build.sh >/dev/null \
+		|| echo "NOT RUN: tests on a real control plane, for it can't be built (see above)" >&2; fi
 	$(CARGO) test --workspace --lib --bins --tests
 
 test-upstream: ## tests that others wrote, against the lab; prints how many of those that pass on the real thing pass here

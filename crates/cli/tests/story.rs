@@ -1,7 +1,11 @@
 //! The story of the README through the real binary and the real kubectl.
 
+#[path = "story/process.rs"]
+mod process;
+
+use drover_lab::kube::Assets;
+use process::{Drover, interrupt, scratch, started};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -11,32 +15,30 @@ const WAIT_MAX: Duration = Duration::from_secs(240);
 
 const NAMESPACE: &[&str] = &["-n", "kube-system"];
 
+/// Where the story is told.
+#[derive(Clone, Copy, PartialEq)]
+enum World {
+    /// On the lab's API server.
+    Lab,
+    /// On a real control plane.
+    Kube,
+}
+
 /// A running `drover dev`, ended when dropped.
 struct Dev {
     process: Child,
     data: PathBuf,
+    /// The control plane under it, when it is a real one; ended after it.
+    plane: Option<Drover>,
 }
 
 impl Dev {
-    fn start(name: &str, more: &[&str]) -> Self {
-        let data =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&data);
-        let mut process = Command::new(env!("CARGO_BIN_EXE_drover"))
-            .args(["dev", "--api-port", "0", "--speed", "50", "--data"])
-            .arg(&data)
-            .args(more)
-            .stdout(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("the binary starts");
-        let stdout = process.stdout.take().expect("piped");
-        let mut lines = BufReader::new(stdout).lines();
-        let ready = lines.by_ref().map_while(Result::ok).any(|line| line.contains("KUBECONFIG="));
-        assert!(ready, "dev ended before it said where its kubeconfig is");
-        // Somebody must go on reading, or the process stops when the pipe is full.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { process, data }
+    fn start(name: &str, world: World) -> Self {
+        let data = scratch(name);
+        let plane = (world == World::Kube).then(|| real(name));
+        let mut dev = command(&data, plane.as_ref());
+        let (process, _) = started(dev.stdout(Stdio::piped()).stdin(Stdio::null()));
+        Self { process, data, plane }
     }
 
     fn kubectl(&self, args: &[&str]) -> Output {
@@ -99,17 +101,10 @@ impl Dev {
 
     /// Asks it to end as Ctrl-C does, and tells how it ended.
     fn stop(mut self) -> Option<i32> {
-        let pid = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
-        assert!(sent.success());
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            if let Some(status) = self.process.try_wait().expect("a child") {
-                return status.code();
-            }
-            assert!(Instant::now() < deadline, "dev does not end");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let ended = interrupt(&mut self.process);
+        let plane = self.plane.take().map(Drover::stop);
+        assert_eq!(plane.unwrap_or(Some(0)), Some(0), "the control plane ends in order");
+        ended
     }
 }
 
@@ -118,6 +113,31 @@ impl Drop for Dev {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.data);
+    }
+}
+
+/// `drover dev` that keeps its files here.
+fn command(data: &Path, plane: Option<&Drover>) -> Command {
+    let mut dev = Command::new(env!("CARGO_BIN_EXE_drover"));
+    dev.args(["dev", "--speed", "50", "--data"]).arg(data);
+    match plane {
+        Some(plane) => dev.arg("--kubeconfig").arg(plane.data.join("kubeconfig")),
+        None => dev.args(["--api-port", "0"]),
+    };
+    dev
+}
+
+fn real(name: &str) -> Drover {
+    let plane = Drover::start(&format!("{name}-plane"), &["lab", "apiserver", "--assets"]);
+    assert!(plane.said[0].starts_with("API server  https://127.0.0.1:"), "{:?}", plane.said);
+    plane
+}
+
+/// Tells a case in each world; one loud line where there are no programs for a real one.
+fn each(cases: usize, told: impl Fn(World)) {
+    told(World::Lab);
+    if Assets::for_suite("story", cases).is_some() {
+        told(World::Kube);
     }
 }
 
@@ -146,10 +166,13 @@ fn has_kubectl() -> bool {
 
 #[test]
 fn kubectl_drives_a_pool() {
-    if !has_kubectl() {
-        return;
+    if has_kubectl() {
+        each(1, drive);
     }
-    let dev = Dev::start("kubectl", &[]);
+}
+
+fn drive(world: World) {
+    let dev = Dev::start("kubectl", world);
     let example = "examples/metakube/machinedeployment.yaml";
 
     let applied = dev.ok(&["apply", "-f", example]);
@@ -184,19 +207,23 @@ fn kubectl_drives_a_pool() {
 
 #[test]
 fn the_demo_tells_the_story_by_itself() {
-    let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("demo-{}", std::process::id()));
-    let output = Command::new(env!("CARGO_BIN_EXE_drover"))
-        .args(["dev", "--api-port", "0", "--demo", "--speed", "50", "--data"])
-        .arg(&data)
-        .output()
-        .expect("the binary runs");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    for chapter in
-        ["apply -f", "scale md nodes --replicas=5", "restartedAt", "delete machine", "healthy"]
-    {
-        assert!(told.contains(chapter), "{chapter} is not in\n{told}");
-    }
-    assert!(data.join("kubeconfig").exists() && data.join("clouds.yaml").exists());
-    let _ = std::fs::remove_dir_all(&data);
+    each(1, |world| {
+        let data = scratch("demo");
+        let plane = (world == World::Kube).then(|| real("demo"));
+        let output =
+            command(&data, plane.as_ref()).arg("--demo").output().expect("the binary runs");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+        for chapter in
+            ["apply -f", "scale md nodes --replicas=5", "restartedAt", "delete machine", "healthy"]
+        {
+            assert!(told.contains(chapter), "{chapter} is not in\n{told}");
+        }
+        let says_skew = told.contains("# the example's kubelet 1.30.3 is more than three");
+        assert_eq!(says_skew, world == World::Kube, "{told}");
+        for secret in ["kubeconfig", "manager.kubeconfig", "manager.token", "clouds.yaml"] {
+            process::assert_secret(&data.join(secret));
+        }
+        let _ = std::fs::remove_dir_all(&data);
+    });
 }

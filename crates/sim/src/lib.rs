@@ -2,4 +2,6 @@
 
 pub mod door;
 pub mod faults;
+pub mod real;
+pub mod scenario;
 pub mod stage;

@@ -3,11 +3,13 @@
 use crate::door::{self, Door};
 use crate::faults::{Life, Wire};
 use anyhow::{Context, bail};
-use drover_api::{Machine, MachineDeployment};
+use drover_api::{Machine, MachineDeployment, MachineSet};
 use drover_controllers::manager::{Manager, Settings};
 use drover_controllers::metrics::Metrics;
 use drover_controllers::rbac;
+use drover_lab::clock::Pace;
 use drover_lab::cloud::Ledger;
+use drover_lab::kubeconfig::Access;
 use drover_lab::world::{Config, World};
 use drover_openstack::{OpenStack, Setup, transport};
 use drover_plan::bootstrap::{Downloads, KubeletSettings};
@@ -33,11 +35,19 @@ pub const NAMESPACE: &str = "kube-system";
 const CLUSTER: &str = "sim";
 /// How often a wait looks, in the time of the world.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a new kind may take to be served.
+const SERVED_MAX: Duration = Duration::from_secs(60);
+/// How much faster than life servers and pods start where nobody can wait for them.
+const REAL_TIME_PACE: Pace = Pace(50.0);
 
 /// A world with our kinds and rights installed, and nobody at work yet.
 pub struct Stage {
     pub world: World,
     pub admin: Client,
+    /// How long each chapter of a scenario may take, in the time of the world.
+    pub chapter: Duration,
+    /// Long enough for what is wrong to show, in the time of the world.
+    pub a_while: Duration,
     manager: Door,
 }
 
@@ -60,6 +70,11 @@ impl Stage {
     /// # Errors
     /// When the world or the installation is refused.
     pub async fn of(config: Config) -> anyhow::Result<Self> {
+        let seconds = Duration::from_secs;
+        let (chapter, a_while) = match config.in_process {
+            true => (seconds(3600), seconds(900)),
+            false => (seconds(300), seconds(8)),
+        };
         let world = World::start(config).await?;
         let admin = door::admin(world.plane()).await?;
         let mut objects = rbac::objects(&[]);
@@ -69,8 +84,18 @@ impl Stage {
         for object in &objects {
             apply(&admin, object).await?;
         }
+        until_served(&admin).await?;
         let manager = door::manager(world.plane(), &admin).await?;
-        Ok(Self { world, admin, manager })
+        Ok(Self { world, admin, chapter, a_while, manager })
+    }
+
+    /// A world in real time over TLS, at this API server or, without one, at the lab's own.
+    ///
+    /// # Errors
+    /// When the world or the installation is refused.
+    pub async fn over_tls(api: Option<Access>) -> anyhow::Result<Self> {
+        let now = Timestamp::now();
+        Self::of(Config { api, pace: REAL_TIME_PACE, ..Config::loopback(now) }).await
     }
 
     /// A world without sockets.
@@ -134,6 +159,7 @@ impl Stage {
         let client = Client::new(wires.kubernetes, NAMESPACE);
         let mut settings = Settings::new(CLUSTER.to_owned(), self.cluster());
         settings.elect_leader = false;
+        settings.machine.look_interval = settings.machine.look_interval.min(self.a_while);
         change(&mut settings);
         let manager =
             Manager::new(client, provider, settings, Clock::of(move || clock.now()), identity);
@@ -247,18 +273,41 @@ impl Stage {
         let deadline = tokio::time::Instant::now() + limit;
         loop {
             let is_over = tokio::time::Instant::now() >= deadline;
-            if is_over || self.may_be_whole(replicas).await? {
-                let census = self.census().await?;
-                match census.missing(replicas, old) {
-                    None => return Ok(census),
-                    Some(missing) if is_over => {
-                        bail!("after {limit:?} the pool is not whole: {missing}; {census}")
-                    }
-                    Some(_) => {}
+            let looked = match self.may_be_whole(replicas).await {
+                Ok(false) if !is_over => None,
+                Ok(_) => Some(self.census().await),
+                Err(error) => Some(Err(error)),
+            };
+            match looked.map(|it| it.map(|census| (census.missing(replicas, old), census))) {
+                Some(Ok((None, census))) => return Ok(census),
+                Some(Ok((Some(missing), census))) if is_over => {
+                    bail!("after {limit:?} the pool is not whole: {missing}; {census}")
                 }
+                // An API server that restarts says so for a while.
+                Some(Err(error)) if is_over => return Err(error),
+                _ => {}
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Errors
+    /// When a chapter's time has passed.
+    pub async fn until(
+        &self,
+        what: &str,
+        is_so: impl AsyncFn(&Self) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let deadline = tokio::time::Instant::now() + self.chapter;
+        while !is_so(self).await? {
+            if tokio::time::Instant::now() > deadline {
+                bail!("no {what} after {:?}; {}", self.chapter, self.census().await?);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
     }
 
     /// A glance that costs little, for a census of a large pool is dear.
@@ -276,6 +325,27 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     match text("/metadata/namespace") {
         "" => Api::all_with(client.clone(), &resource),
         namespace => Api::namespaced_with(client.clone(), namespace, &resource),
+    }
+}
+
+/// Kubernetes: a new kind is established, and then refuses with 429 until its cache is filled.
+async fn until_served(client: &Client) -> anyhow::Result<()> {
+    let deadline = tokio::time::Instant::now() + SERVED_MAX;
+    loop {
+        let one = ListParams::default().limit(1);
+        let pools = Api::<MachineDeployment>::all(client.clone());
+        let sets = Api::<MachineSet>::all(client.clone());
+        let machines = Api::<Machine>::all(client.clone());
+        let asked = async {
+            pools.list(&one).await?;
+            sets.list(&one).await?;
+            machines.list(&one).await
+        };
+        match asked.await {
+            Ok(_) => return Ok(()),
+            Err(error) if tokio::time::Instant::now() > deadline => return Err(error.into()),
+            Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::manifests::{good, unharmed, with};
 use drover_sim::faults::Life;
+use drover_sim::scenario::{end, story};
 use drover_sim::stage::{Stage, Working};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -105,42 +105,6 @@ async fn pools_with_overlapping_selectors_do_not_fight() -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_a_user_wrote_is_put_right() -> anyhow::Result<()> {
-    let (stage, manager) = start().await?;
-    stage.apply_example(1).await?;
-    let whole = stage.whole(1, &BTreeSet::new(), CHAPTER).await?;
-    let name = whole.machines[0].name_any();
-    let garbage = json!({"status": {"phase": "Failed", "errorMessage": "no", "conditions": [
-        {"type": "Ready", "status": "Unknown", "reason": "Mood", "message": "?"},
-    ], "providerStatus": null, "nodeRef": null}});
-    let merge = PatchParams::default();
-    stage.machines().patch_status(&name, &merge, &Patch::Merge(&garbage)).await?;
-    let counts = json!({"status": {"replicas": 77, "availableReplicas": 99}});
-    stage.pools().patch_status("nodes", &merge, &Patch::Merge(&counts)).await?;
-    tokio::time::sleep(CHAPTER / 4).await;
-    let healed = stage.whole(1, &BTreeSet::new(), CHAPTER).await?;
-    assert_eq!(healed.made_twice(), None);
-    unharmed(&manager);
-    manager.end().await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pool_deleted_while_it_is_made_leaves_nothing() -> anyhow::Result<()> {
-    for seconds in [0, 1, 5, 30, 60, 90] {
-        let (stage, manager) = start().await?;
-        stage.apply_example(3).await?;
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
-        stage.pools().delete("nodes", &DeleteParams::default()).await?;
-        stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
-        tokio::time::sleep(CHAPTER / 4).await;
-        assert!(stage.census().await?.cloud.is_empty(), "after {seconds} s");
-        unharmed(&manager);
-        manager.end().await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pool_renamed_amid_its_rollout_is_another_pool() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     stage.apply_example(2).await?;
@@ -158,51 +122,6 @@ async fn a_pool_renamed_amid_its_rollout_is_another_pool() -> anyhow::Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_live_on_and_are_adopted_again() -> anyhow::Result<()> {
-    let (stage, manager) = start().await?;
-    let pool = good("MachineDeployment", "nodes");
-    stage.create(&pool).await?;
-    let machines = stage.whole(2, &BTreeSet::new(), CHAPTER).await?.uids();
-    let orphan = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Orphan),
-        ..DeleteParams::default()
-    };
-    stage.pools().delete("nodes", &orphan).await?;
-    tokio::time::sleep(CHAPTER / 4).await;
-    assert!(stage.pools().get_opt("nodes").await?.is_none(), "the pool is gone");
-    assert_eq!(stage.census().await?.uids(), machines, "its machines are not");
-    stage.create(&pool).await?;
-    let adopted = stage.whole(2, &BTreeSet::new(), CHAPTER).await?;
-    tokio::time::sleep(CHAPTER / 4).await;
-    assert_eq!(stage.census().await?.uids(), machines, "the same template needs no other machines");
-    assert_eq!(adopted.cloud.servers_made, 2);
-    unharmed(&manager);
-    manager.end().await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_namespace_goes_with_its_pools() -> anyhow::Result<()> {
-    let (stage, manager) = start().await?;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
-    stage.create(&namespace).await?;
-    let pool = with(good("MachineDeployment", "nodes"), "/metadata/namespace", json!("team"));
-    stage.create(&pool).await?;
-    stage.create(&with(pool, "/metadata/name", json!("none"))).await?;
-    let deadline = tokio::time::Instant::now() + CHAPTER;
-    while stage.census().await?.nodes.len() < 4 && tokio::time::Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-    }
-    assert_eq!(stage.census().await?.nodes.len(), 4);
-    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
-    namespaces.delete("team", &DeleteParams::default()).await?;
-    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(namespaces.get_opt("team").await?.is_none(), "the namespace is gone");
-    unharmed(&manager);
-    manager.end().await
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pool_of_none_waits_for_its_first_machine() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     stage.apply_example(0).await?;
@@ -214,4 +133,28 @@ async fn a_pool_of_none_waits_for_its_first_machine() -> anyhow::Result<()> {
     assert_eq!(whole.cloud.servers_made, 1);
     unharmed(&manager);
     manager.end().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_a_user_wrote_is_put_right() -> anyhow::Result<()> {
+    story::a_status_of_a_users_is_put_right(&Stage::start().await?).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_deleted_while_it_is_made_leaves_nothing() -> anyhow::Result<()> {
+    for seconds in [0, 1, 5, 30, 60, 90] {
+        let stage = Stage::start().await?;
+        end::deleted_while_it_is_made(&stage, Duration::from_secs(seconds)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_live_on_and_are_adopted_again() -> anyhow::Result<()> {
+    end::orphans_are_adopted_again(&Stage::start().await?).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_goes_with_its_pools() -> anyhow::Result<()> {
+    end::a_namespace_goes_with_its_pools(&Stage::start().await?).await
 }

@@ -1,0 +1,73 @@
+//! `drover lab`: each part alone, as clients from outside meet it.
+
+#[path = "story/process.rs"]
+mod process;
+
+use drover_lab::kube::Assets;
+use drover_lab::kubeconfig::Access;
+use process::{Drover, assert_secret, interrupt};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn nodes(access: &Access) -> Vec<Value> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one");
+    let list = runtime.block_on(async {
+        access.client().expect("a client").get("/api/v1/nodes").await.expect("a list")
+    });
+    list["items"].as_array().cloned().expect("items")
+}
+
+/// An API server with two nodes, and another one that comes and goes with its own process.
+fn serve(args: &[&str]) {
+    let server = Drover::start("parts", &[args, &["--kubelets", "2"]].concat());
+    let kubeconfig = server.data.join("kubeconfig");
+    assert_secret(&kubeconfig);
+    let access = Access::read(&kubeconfig).expect("a kubeconfig");
+    assert!(server.said[0].contains(&access.server), "{:?}", server.said);
+    assert_eq!(nodes(&access).len(), 2, "ready when it said so");
+
+    let mut more = Command::new(env!("CARGO_BIN_EXE_drover"))
+        .args(["lab", "kubelets", "--name", "more", "--kubeconfig"])
+        .arg(&kubeconfig)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut said = [0; 24];
+    more.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it says that it is ready");
+    let all = nodes(&access);
+    let usable =
+        |node: &&Value| node["spec"]["taints"].is_null() && node["metadata"]["name"] == "more-1";
+    assert_eq!(all.iter().filter(usable).count(), 1, "{all:?}");
+    assert_eq!(interrupt(&mut more), Some(0));
+    assert_eq!(nodes(&access).len(), 2, "its node went with it");
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn an_api_server_alone() {
+    serve(&["lab", "apiserver"]);
+    if Assets::for_suite("parts", 1).is_some() {
+        serve(&["lab", "apiserver", "--assets"]);
+    }
+}
+
+#[test]
+fn a_cloud_alone() {
+    let cloud = Drover::start("parts-cloud", &["lab", "cloud"]);
+    assert_secret(&cloud.data.join("clouds.yaml"));
+    let url = cloud.said[0].split("http://").nth(1).expect("a URL");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut answer = String::new();
+    while !answer.starts_with("HTTP/1.1 200") {
+        assert!(Instant::now() < deadline, "no inspection: {answer}");
+        let mut wire = TcpStream::connect(url).expect("it listens");
+        let ask = format!("GET /lab/state HTTP/1.1\r\nHost: {url}\r\nConnection: close\r\n\r\n");
+        wire.write_all(ask.as_bytes()).expect("written");
+        answer.clear();
+        wire.read_to_string(&mut answer).expect("an answer");
+    }
+    assert_eq!(cloud.stop(), Some(0));
+}
