@@ -160,18 +160,24 @@ impl Creation<'_> {
                 if fault.surely_nothing_done() {
                     self.deeds.refused(&self.machine);
                 }
-                Err(self.with_zone(fault))
+                Err(self.with_field(fault))
             }
         }
     }
 
-    /// Nova: the refusal of a zone does not say which.
-    fn with_zone(&self, mut fault: Fault) -> Fault {
-        if let (Fault::Answered(refusal), Some(zone)) =
-            (&mut fault, &self.parameters.availability_zone)
+    /// Nova: the refusal of a zone or a key pair does not say which.
+    fn with_field(&self, mut fault: Fault) -> Fault {
+        let Parameters { availability_zone, key_name, .. } = &self.parameters;
+        let Fault::Answered(refusal) = &mut fault else { return fault };
+        if let Some(zone) = availability_zone
             && refusal.message.contains("availability zone")
         {
             let given = format!(": availabilityZone {zone:?}; give a zone of the region");
+            refusal.message.push_str(&given);
+        } else if let Some(key) = key_name
+            && refusal.message.contains("key_name")
+        {
+            let given = format!(": keyName {key:?}; give a key pair of the user who logs in");
             refusal.message.push_str(&given);
         }
         fault

@@ -83,26 +83,25 @@ async fn volumes(creation: &Creation<'_>, server: &Server) -> Result<Option<Crea
     }
     let volumes = creation.cloud.volumes_of(&creation.marks).await?;
     let slots = crate::cloud::by_slot(&volumes);
+    let mut pending = None;
     for volume in wanted {
         let found = slots.get(&volume.name).and_then(|id| volumes.iter().find(|it| it.id == *id));
         let Some(found) = found else {
             return Err(Error::ServerFailed(format!("volume {:?} is gone", volume.name)));
         };
-        let id = &found.id;
+        let (id, status) = (&found.id, &found.status);
         let there = server.volumes.iter().any(|it| it.id == *id)
             || found.attachments.iter().any(|it| it.server_id == server.id);
-        match found.status.as_str() {
-            _ if there => {}
-            "available" => creation.cloud.attach(&server.id, id).await?,
+        match status.as_str() {
+            "in-use" if there => continue,
+            "available" if !there => creation.cloud.attach(&server.id, id).await?,
             "error" | "error_deleting" | "deleting" => {
-                let status = &found.status;
                 return Err(Error::ServerFailed(format!("volume {id} is {status}")));
             }
-            status => {
-                let waits_for = format!("volume {id} to be attached, it is {status}");
-                return Ok(Some(creation.waiting(waits_for, BUILD_POLL)));
-            }
+            _ => {}
         }
+        // Nova accepts an attachment before it is made: the volume is reserved until then.
+        pending = Some(format!("volume {id} to be attached, it is {status}"));
     }
-    Ok(None)
+    Ok(pending.map(|waits_for| creation.waiting(waits_for, BUILD_POLL)))
 }

@@ -33,7 +33,8 @@ const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest answer that is read, in bytes: a thousand servers are 1.5 MB.
 const ANSWER_BYTES: usize = 32 << 20;
-/// Tokens are renewed so long before they expire.
+/// Tokens are renewed so long before they expire, or in the last tenth of their life when that is shorter: that of an
+/// application credential which is about to end lives no longer than the credential.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_mins(5);
 /// After a login that a 401 forced, another 401 within this time forces none: the token is not the
 /// reason, an access rule may be.
@@ -100,6 +101,7 @@ pub struct Session {
 #[derive(Default)]
 struct Logins {
     token: Option<Arc<Token>>,
+    renew_at: Timestamp,
     forced_at: Option<Instant>,
     refused: Option<(Instant, Error)>,
     /// The last failure and its ticket: who waited for that login shares it.
@@ -212,7 +214,7 @@ impl Session {
         if let Some(token) = &logins.token {
             let is_refused = refused.is_some_and(|it| Arc::ptr_eq(it, token));
             let just_forced = logins.forced_at.is_some_and(|at| at.elapsed() < FORCED_LOGIN_PAUSE);
-            let lives = self.clock.now() + RENEW_BEFORE < token.expires;
+            let lives = self.clock.now() < logins.renew_at;
             if (lives && !is_refused) || (is_refused && just_forced) {
                 return Ok(token.clone());
             }
@@ -227,6 +229,8 @@ impl Session {
         match self.login().await {
             Ok(token) => {
                 let token = Arc::new(token);
+                let life = token.expires.duration_since(self.clock.now());
+                logins.renew_at = token.expires - RENEW_BEFORE.min(life / 10);
                 logins.refused = None;
                 logins.forced_at = refused.map(|_| Instant::now()).or(logins.forced_at);
                 logins.token = Some(token.clone());
