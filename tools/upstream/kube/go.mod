@@ -1,0 +1,3 @@
+module drover.dev/tools/upstream/kube
+
+go 1.26
