@@ -85,10 +85,7 @@ struct Inner {
     dice: Mutex<fastrand::Rng>,
     // Writes are decided one after the other: what a decision read is still true when it is kept.
     turn: Mutex<()>,
-    // The OpenAPI index of a state of the registry; hashing all documents takes a while.
-    documents: Mutex<(u64, Value)>,
-    // The one OpenAPI document of version 2, likewise.
-    swagger: Mutex<(u64, Bytes)>,
+    documents: Mutex<openapi::Memo>,
 }
 
 /// A Kubernetes API server.
@@ -133,8 +130,7 @@ impl ApiServer {
             registry: builtin::registry(),
             dice: Mutex::new(fastrand::Rng::with_seed(config.seed)),
             turn: Mutex::new(()),
-            documents: Mutex::new((0, Value::Null)),
-            swagger: Mutex::new((0, Bytes::new())),
+            documents: Mutex::default(),
         };
         let server = Self { inner: Arc::new(inner) };
         builtin::bootstrap(&server);
@@ -191,12 +187,8 @@ impl ApiServer {
         self.inner.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn documents(&self) -> MutexGuard<'_, (u64, Value)> {
+    fn documents(&self) -> MutexGuard<'_, openapi::Memo> {
         self.inner.documents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn swagger(&self) -> MutexGuard<'_, (u64, Bytes)> {
-        self.inner.swagger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Now, as Kubernetes writes times: whole seconds.

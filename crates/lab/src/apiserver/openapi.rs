@@ -6,6 +6,7 @@ use super::{ApiServer, Body, Status, builtin, discovery, media, render, route};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 mod v2;
 
@@ -66,38 +67,75 @@ fn plain_json(headers: &mut HeaderMap) {
     }
 }
 
+/// What was worked out before: making and hashing all documents takes a while.
+#[derive(Default)]
+pub(super) struct Memo {
+    /// The index of version 3 at a state of the registry.
+    index: (u64, Value),
+    /// The document of version 2 at a state of the registry.
+    whole: (u64, Bytes),
+    /// Hashes of the documents of built-in kinds, which never change.
+    hashes: BTreeMap<String, String>,
+    /// What they become in version 2.
+    parts: BTreeMap<String, v2::Part>,
+}
+
+/// The names of all documents, and whether only built-in kinds are in them.
+fn names(groups: &Groups) -> impl Iterator<Item = (String, bool)> {
+    groups.all.iter().flat_map(|(group, content)| {
+        content.versions.iter().map(move |(version, resources)| {
+            let fixed = resources.values().all(|kind| !kind.custom);
+            (document_name(group, version), fixed)
+        })
+    })
+}
+
 /// The document of version 2.
 fn whole(server: &ApiServer, groups: &Groups) -> Bytes {
-    let mut memo = server.swagger();
-    if memo.0 != groups.serial || memo.1.is_empty() {
-        let versions = groups.all.iter().flat_map(|(name, group)| {
-            group.versions.iter().map(move |(version, _)| document_name(name, version))
-        });
-        let documents = versions.filter_map(|name| made(groups, &name, Version::Two));
-        let text = serde_json::to_vec(&v2::document(documents)).unwrap_or_default();
-        *memo = (groups.serial, text.into());
+    let mut memo = server.documents();
+    if memo.whole.0 == groups.serial && !memo.whole.1.is_empty() {
+        return memo.whole.1.clone();
     }
-    memo.1.clone()
+    let mut all = v2::Part::default();
+    for (name, fixed) in names(groups) {
+        if let Some(part) = memo.parts.get(&name).filter(|_| fixed) {
+            all.extend(part.clone());
+            continue;
+        }
+        let Some(document) = made(groups, &name, Version::Two) else { continue };
+        let part = v2::Part::of(document);
+        if fixed {
+            memo.parts.insert(name, part.clone());
+        }
+        all.extend(part);
+    }
+    let text = serde_json::to_vec(&all.document()).unwrap_or_default();
+    memo.whole = (groups.serial, text.into());
+    memo.whole.1.clone()
 }
 
 /// Documents by path with a hash that makes each URL immutable.
 fn index(server: &ApiServer, groups: &Groups) -> Value {
     let mut memo = server.documents();
-    if memo.0 == groups.serial && !memo.1.is_null() {
-        return memo.1.clone();
+    if memo.index.0 == groups.serial && !memo.index.1.is_null() {
+        return memo.index.1.clone();
     }
     let mut paths = Map::new();
-    for (group, content) in &groups.all {
-        for (version, _) in &content.versions {
-            let name = document_name(group, version);
-            let Some(document) = document(groups, &name) else { continue };
-            let hash = discovery::hash(document.to_string().as_bytes());
-            let url = format!("/openapi/v3/{name}?hash={hash}");
-            paths.insert(name, json!({"serverRelativeURL": url}));
+    for (name, fixed) in names(groups) {
+        let known = memo.hashes.get(&name).filter(|_| fixed).cloned();
+        let hash = known.or_else(|| {
+            let document = document(groups, &name)?;
+            Some(discovery::hash(document.to_string().as_bytes()))
+        });
+        let Some(hash) = hash else { continue };
+        if fixed {
+            memo.hashes.insert(name.clone(), hash.clone());
         }
+        let url = format!("/openapi/v3/{name}?hash={hash}");
+        paths.insert(name, json!({"serverRelativeURL": url}));
     }
-    *memo = (groups.serial, json!({"paths": paths}));
-    memo.1.clone()
+    memo.index = (groups.serial, json!({"paths": paths}));
+    memo.index.1.clone()
 }
 
 fn document_name(group: &str, version: &str) -> String {

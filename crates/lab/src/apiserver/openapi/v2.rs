@@ -2,27 +2,44 @@
 
 use serde_json::{Map, Value, json};
 
-/// The parts of documents of version 3 as one of version 2.
-pub(super) fn document(documents: impl Iterator<Item = Value>) -> Value {
-    let mut paths = Map::new();
-    let mut definitions = Map::new();
-    for mut document in documents {
+/// What a document of version 3 contributes.
+#[derive(Clone, Default)]
+pub(super) struct Part {
+    paths: Map<String, Value>,
+    definitions: Map<String, Value>,
+}
+
+impl Part {
+    /// Of this document.
+    pub fn of(mut document: Value) -> Self {
+        let mut part = Self::default();
         if let Value::Object(schemas) = document["components"]["schemas"].take() {
             let converted = schemas.into_iter().map(|(name, schema)| (name, converted(schema)));
-            definitions.extend(converted);
+            part.definitions.extend(converted);
         }
         if let Value::Object(found) = document["paths"].take() {
-            paths.extend(found.into_iter().map(|(path, operations)| {
+            part.paths.extend(found.into_iter().map(|(path, operations)| {
                 let Value::Object(operations) = operations else { return (path, operations) };
                 let operations = operations.into_iter().map(|(verb, it)| (verb, operation(it)));
                 (path, Value::Object(operations.collect()))
             }));
         }
+        part
     }
-    json!({
-        "swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.33.0"},
-        "paths": paths, "definitions": definitions,
-    })
+
+    /// Takes in another part.
+    pub fn extend(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+        self.definitions.extend(other.definitions);
+    }
+
+    /// The document of everything that was taken in.
+    pub fn document(self) -> Value {
+        json!({
+            "swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.33.0"},
+            "paths": self.paths, "definitions": self.definitions,
+        })
+    }
 }
 
 /// A schema without what version 2 has no word for.
