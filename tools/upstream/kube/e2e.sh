@@ -6,7 +6,8 @@
 #   tools/upstream/kube/e2e.sh kube -record  on a real control plane, and record what passed
 #   tools/upstream/kube/e2e.sh lab -third 0  every third test, beginning with the first: CI takes them in turn
 #
-# Builds the suite (and the control plane) once; minutes on a small machine.
+# Builds the suite (and the control plane) once; minutes on a small machine. DROVER names the binary that plays the
+# worlds; without it, it is built. The logs of the last run are in target/upstream.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -14,7 +15,7 @@ data=$(mktemp -d)
 reports=${REPORTS:-$root/target/upstream/kube}
 pids=()
 nodes=2
-patience=300 # seconds until a world is ready: the lab's binary may have to be built first
+patience=120 # seconds until a world is ready
 
 finish() {
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
@@ -26,9 +27,7 @@ trap finish EXIT
 start() { # start WORLD: an API server with ready nodes; its kubeconfig is in $data/WORLD
   local assets=() log="$data/$1.log"
   [ "$1" = lab ] || assets=(--assets "$("$root/tools/kube/build.sh")")
-  # What cargo runs takes its place, so the pid is that of the server.
-  (cd "$root" && exec "${CARGO:-cargo}" run --quiet --package drover -- \
-    lab apiserver --data "$data/$1" --kubelets "$nodes" "${assets[@]}") >"$log" 2>&1 &
+  "$DROVER" lab apiserver --data "$data/$1" --kubelets "$nodes" "${assets[@]}" >"$log" 2>&1 &
   local pid=$!
   pids+=("$pid")
   for ((i = 0; i < patience * 5; i++)); do
@@ -57,8 +56,13 @@ main() {
     return
   fi
   # Ready binaries are those of a control plane alone: the suite is built in any case.
-  local suite
+  local suite target
   suite=$(env -u KUBEBUILDER_ASSETS "$root/tools/kube/build.sh" e2e.test)/e2e.test
+  if [ -z "${DROVER:-}" ]; then
+    (cd "$root" && "${CARGO:-cargo}" build --quiet --package drover)
+    target=$(cd "$root" && cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+    DROVER=$target/debug/drover
+  fi
   local at=()
   for world in "${worlds[@]}"; do
     start "$world"

@@ -40,7 +40,7 @@ func run() error {
 	flag.Var(&on, "world", "lab=KUBECONFIG or kube=KUBECONFIG: where to run; may be repeated")
 	list := flag.String("list", "tests.txt", "the list of tests")
 	binary := flag.String("binary", "e2e.test", "Kubernetes' e2e.test")
-	jobs := flag.Int("jobs", 2, "processes at once; tests marked [Serial] run alone after the others")
+	jobs := flag.Int("jobs", 4, "processes at once; tests marked [Serial] run alone after the others")
 	third := flag.Int("third", -1, "run every third test only, beginning with this one (0, 1 or 2)")
 	reports := flag.String("reports", "", "folder for the logs of the processes")
 	record := flag.Bool("record", false, "write into the list what passed on kube")

@@ -54,7 +54,7 @@ func (r runner) all(ctx context.Context, tests []test) (map[string]outcome, erro
 			return nil, err
 		}
 		if _, told := found[lost.name]; !told {
-			found[lost.name] = outcome{why: "its process ended without a word about it"}
+			found[lost.name] = outcome{why: "its process ended without a word about it; see " + r.reports}
 		}
 	}
 	return found, nil
