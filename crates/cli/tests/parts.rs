@@ -3,9 +3,10 @@
 #[path = "story/process.rs"]
 mod process;
 
+use drover_lab::dial::Credential;
 use drover_lab::kube::Assets;
 use drover_lab::kubeconfig::Access;
-use process::{Drover, assert_secret, interrupt};
+use process::{Drover, assert_secret, has_kubectl, interrupt};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -51,6 +52,68 @@ fn an_api_server_alone() {
     serve(&["lab", "apiserver"]);
     if Assets::for_suite("parts", 1).is_some() {
         serve(&["lab", "apiserver", "--assets"]);
+    }
+}
+
+/// What a user types to run Drover on a cluster, with a token of its ServiceAccount: servers are made.
+fn manage(args: &[&str]) {
+    let server = Drover::start("manage-plane", args);
+    let cloud = Drover::start("manage-cloud", &["lab", "cloud", "--speed", "50"]);
+    let admin = server.data.join("kubeconfig");
+    let kubectl = |args: &[&str], input: &[u8]| -> String {
+        let mut kubectl = Command::new("kubectl")
+            .args(args)
+            .env("KUBECONFIG", &admin)
+            .env("HOME", &server.data)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("kubectl runs");
+        kubectl.stdin.take().expect("piped").write_all(input).expect("written");
+        let output = kubectl.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "kubectl {args:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let manifests = |what: &str| {
+        let printed = Command::new(env!("CARGO_BIN_EXE_drover")).args(["manifests", what]).output();
+        printed.expect("the binary runs").stdout
+    };
+    kubectl(&["apply", "--server-side", "-f", "-"], &manifests("crds"));
+    kubectl(&["apply", "-f", "-"], &manifests("rbac"));
+    kubectl(&["wait", "--for=condition=Established", "crd", "--all"], b"");
+    let mut access = Access::read(&admin).expect("a kubeconfig");
+    let token = kubectl(&["-n", "kube-system", "create", "token", "drover"], b"");
+    access.who = Credential::Bearer(token.trim().to_owned());
+    let kubeconfig = server.data.join("manager.kubeconfig");
+    std::fs::write(&kubeconfig, access.kubeconfig()).expect("written");
+    let mut manager = Command::new(env!("CARGO_BIN_EXE_drover"))
+        .args(["manager", "--os-cloud", "drover", "--kubeconfig"])
+        .arg(&kubeconfig)
+        .env("OS_CLIENT_CONFIG_FILE", cloud.data.join("clouds.yaml"))
+        .spawn()
+        .expect("the binary starts");
+    let example = include_bytes!("../../../examples/metakube/machinedeployment.yaml");
+    kubectl(&["apply", "-f", "-"], example);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while kubectl(&["-n", "kube-system", "get", "machines", "-o", "name"], b"").lines().count() < 2
+    {
+        assert!(Instant::now() < deadline, "no machines");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let ready = ["--timeout=120s", "--for=condition=ServerReady", "machines", "--all"];
+    kubectl(&[&["-n", "kube-system", "wait"], &ready[..]].concat(), b"");
+    assert_eq!(interrupt(&mut manager), Some(0));
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn the_controllers_alone() {
+    if !has_kubectl() {
+        return;
+    }
+    manage(&["lab", "apiserver"]);
+    if Assets::for_suite("manager", 1).is_some() {
+        manage(&["lab", "apiserver", "--assets"]);
     }
 }
 

@@ -4,7 +4,7 @@
 mod process;
 
 use drover_lab::kube::Assets;
-use process::{Drover, interrupt, scratch, started};
+use process::{Drover, has_kubectl, interrupt, scratch, started};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -149,19 +149,6 @@ fn is_ready(node: &Value) -> bool {
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/cli is two deep").into()
-}
-
-fn has_kubectl() -> bool {
-    let found = Command::new("kubectl")
-        .args(["version", "--client"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !found {
-        eprintln!("SKIPPED: kubectl is not installed, the story through it was not told");
-    }
-    found
 }
 
 #[test]

@@ -4,11 +4,13 @@
 //! than its own last word. Resource versions are compared as numbers (Kubernetes: API concepts,
 //! "Resource versions" are ordered since 1.35, and have been in etcd-backed servers before).
 
+use crate::troubles::chain;
 use futures::{StreamExt, TryStreamExt, pin_mut};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -190,7 +192,9 @@ impl<K: Kind> Cache<K> {
                 Ok(Some(event)) => self.apply(event, &mut unlisted),
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(kind = %K::kind(&()), error = &error as &dyn std::error::Error, "watch failed, it is begun again");
+                    // The watcher's own words repeat those of the answer at length.
+                    let why = chain(error.source().unwrap_or(&error));
+                    tracing::warn!(kind = %K::kind(&()), error = why, "watch failed, it is begun again");
                 }
             }
         }

@@ -132,6 +132,8 @@ async fn api_server(args: ApiServer, stop: CancellationToken) -> anyhow::Result<
     let starting = async { Ok(ControlPlane::start(&assets, &files, &options).await?) };
     let Some(mut real) = unless_stopped(&stop, starting).await? else { return Ok(()) };
     let access = real.admin_access();
+    // What every cluster of the lab has when its first node comes.
+    Plane::foreign(access.clone()).await.context("preparing the API server")?;
     show(&folder, &access, &args, &stop, watch_over(&mut real, &stop)).await??;
     drop(real);
     std::fs::remove_dir_all(&files).with_context(|| format!("removing {}", files.display()))
