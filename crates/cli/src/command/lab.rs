@@ -6,7 +6,7 @@ use super::narrate::say;
 use super::speed;
 use anyhow::{Context, bail};
 use drover_lab::clock::{Clock, Pace};
-use drover_lab::cloud::{self, Cloud};
+use drover_lab::cloud::{self, Cloud, Fault};
 use drover_lab::kube::{Assets, ControlPlane, Options};
 use drover_lab::kubeconfig::Access;
 use drover_lab::kubelet::idle::{self, Nodes};
@@ -72,6 +72,29 @@ struct CloudArgs {
     #[arg(long, default_value_t = 5.0, value_name = "N", value_parser = speed)]
     #[arg(allow_negative_numbers = true)]
     speed: f64,
+    /// What goes wrong, again and again for several; the first rule that strikes a call decides:
+    /// '{"call": "compute POST /servers", "rate": 0.1, "effect": {"status": {"code": 503}}}'. Or a file with a list of
+    /// rules, as @FILE. Also changed by PUT to the inspection page
+    #[arg(long = "fault", value_name = "RULE", value_parser = faults)]
+    faults: Vec<Vec<Fault>>,
+    /// Decides which calls faults strike, and every id and jitter
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+}
+
+/// A rule as JSON, or a file of them.
+fn faults(text: &str) -> Result<Vec<Fault>, String> {
+    let wrong = |error: serde_json::Error| {
+        format!("{error}; the effects are status, cut, slow, lag, stuckBuild, ...")
+    };
+    match text.strip_prefix('@') {
+        Some(file) => {
+            let rules =
+                std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+            serde_json::from_str(&rules).map_err(wrong)
+        }
+        None => serde_json::from_str(text).map(|rule| vec![rule]).map_err(wrong),
+    }
 }
 
 #[derive(clap::Args)]
@@ -197,6 +220,8 @@ async fn serve_cloud(args: CloudArgs, stop: CancellationToken) -> anyhow::Result
         TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
     let mut config = cloud::Config::demo(Clock::start(Timestamp::now()));
     config.pace = Pace(args.speed);
+    config.seed = args.seed;
+    config.faults = args.faults.concat();
     config.base_url = format!("http://{}", listener.local_addr()?);
     let url = config.base_url.clone();
     let cloud = Cloud::new(config);
@@ -216,4 +241,24 @@ async fn unless_stopped<T>(
 
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_lab::cloud::Effect;
+
+    #[test]
+    fn a_fault_is_a_rule_or_a_file_of_rules_and_a_wrong_one_says_why() {
+        let rule = r#"{"call": "compute POST /servers", "rate": 0.5, "effect": {"status": {"code": 503}}}"#;
+        let rules = faults(rule).unwrap();
+        assert_eq!((rules.len(), rules[0].rate), (1, 0.5));
+        assert_eq!(rules[0].effect, Effect::status(503));
+        let file = std::env::temp_dir().join(format!("drover-faults-{}", std::process::id()));
+        std::fs::write(&file, format!("[{rule}, {rule}]")).unwrap();
+        assert_eq!(faults(&format!("@{}", file.display())).unwrap().len(), 2);
+        std::fs::remove_file(&file).unwrap();
+        assert!(faults(r#"{"effect": "explode"}"#).unwrap_err().contains("explode"));
+        assert!(faults("@/no/such/file").unwrap_err().starts_with("/no/such/file: "));
+    }
 }

@@ -1,6 +1,7 @@
 //! What goes wrong on purpose: rules that match calls, and what they do to them.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// One rule. The first one that matches a call and strikes decides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -157,6 +158,14 @@ impl Faults {
 
     pub(super) fn list(&self) -> Vec<Fault> {
         self.rules.iter().map(|rule| rule.fault.clone()).collect()
+    }
+
+    /// For how many calls each rule was asked, and how many it struck.
+    pub(super) fn score(&self) -> Vec<Value> {
+        let score = self.rules.iter().map(
+            |rule| json!({"call": rule.fault.call, "matched": rule.matched, "struck": rule.struck}),
+        );
+        score.collect()
     }
 
     /// What strikes this call, named as `compute POST /servers`.

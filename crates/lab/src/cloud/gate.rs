@@ -127,7 +127,7 @@ fn answer(cloud: &Cloud, call: &mut Call) -> Reply {
         Service::Image => image::answer(state, call),
         Service::Volume => volume::answer(state, call),
     };
-    reply.unwrap_or_else(|refusal| refusal)
+    reply.unwrap_or_else(|refusal| refusal).accepted_by(&call.headers)
 }
 
 /// Puts the caller's session into the call, or refuses it as the token check in front of every service does.

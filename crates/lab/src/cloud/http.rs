@@ -123,6 +123,8 @@ pub(super) enum Content {
     Empty,
     Json(Value),
     Html(String),
+    /// An error of WebOb, which is JSON or HTML as the caller accepts: its message.
+    WebOb(String),
     Bytes(Bytes),
 }
 
@@ -155,12 +157,38 @@ impl Reply {
         self
     }
 
+    /// WebOb: HTML for whoever accepts anything, JSON for who asks for that.
+    pub(super) fn accepted_by(mut self, headers: &HeaderMap) -> Self {
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let html = accept.is_some_and(|accept| {
+            accept.contains("text/html")
+                || (accept.contains("*/*") && !accept.contains("application/json"))
+        });
+        if let (Content::WebOb(message), true) = (&self.content, html) {
+            let line = format!("{} {}", self.status, title(self.status));
+            self.content = Content::Html(format!(
+                "<html>\n <head>\n  <title>{line}</title>\n </head>\n <body>\n  <h1>{line}</h1>\n  {message}<br \
+                 /><br />\n\n\n\n </body>\n</html>"
+            ));
+        }
+        self
+    }
+
     /// As bytes. `cut` breaks the connection where the body would begin.
     pub(super) fn into_response(self, cut: bool) -> Response<Body> {
         let (content_type, bytes) = match self.content {
             Content::Empty => (None, Bytes::new()),
             Content::Json(value) => (Some("application/json"), Bytes::from(value.to_string())),
             Content::Bytes(bytes) => (Some("application/octet-stream"), bytes),
+            Content::WebOb(message) => {
+                let title = title(self.status);
+                let body = json!({
+                    "message": format!("{message}<br /><br />\n\n\n"),
+                    "code": format!("{} {title}", self.status),
+                    "title": title,
+                });
+                (Some("application/json"), Bytes::from(body.to_string()))
+            }
             Content::Html(text) => (Some("text/html; charset=utf-8"), Bytes::from(text)),
         };
         let length = bytes.len();
@@ -223,15 +251,7 @@ pub(super) fn neutron_error(status: u16, kind: &str, message: impl Into<String>)
 
 /// The error of WebOb: Glance's, and that of every path Nova does not know.
 pub(super) fn webob(status: u16, message: &str) -> Reply {
-    let title = title(status);
-    Reply::json(
-        status,
-        json!({
-            "message": format!("{message}<br /><br />\n\n\n"),
-            "code": format!("{status} {title}"),
-            "title": title,
-        }),
-    )
+    Reply { status, headers: Vec::new(), content: Content::WebOb(message.to_owned()) }
 }
 
 /// A proxy's error, in HTML.

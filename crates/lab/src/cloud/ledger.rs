@@ -185,6 +185,7 @@ pub(super) fn page(state: &State) -> Value {
         "made_by_tag": books.made,
         "deleted": state.counters.deleted,
         "calls": books.calls,
+        "faults": state.faults.score(),
         "calls_by_service": by_service,
     })
 }

@@ -118,7 +118,8 @@ pub(super) fn tags(state: &mut State, call: &Call, id: &str, rest: &[&str]) -> A
             Ok(Reply::empty(201).with("location", location))
         }
         (&Method::DELETE, [tag]) => {
-            let there = find(tag).ok_or_else(|| missing(tag))?;
+            let gone = || fault(404, format!("Instance {id} has no tag '{tag}'"));
+            let there = find(tag).ok_or_else(gone)?;
             let mut all = now.clone();
             all.remove(&there);
             set_tags(state, id, all).map(|()| Reply::empty(204))

@@ -231,17 +231,8 @@ pub(super) fn leave(state: &mut State, port: &str) {
     });
 }
 
-/// The port has a server again.
-pub(super) fn wake(state: &mut State, port: &str) {
-    renew(state, port, "ACTIVE");
-}
-
-/// The port has no server any more.
-pub(super) fn sleep(state: &mut State, port: &str) {
-    renew(state, port, "DOWN");
-}
-
-fn renew(state: &mut State, port: &str, status: &'static str) {
+/// The port has another server, or none: they lead to it all the same, and are ACTIVE all the same.
+pub(super) fn renew(state: &mut State, port: &str) {
     edit_all(state, port, |state, floating| {
         let text = |field: &str| floating[field].as_str().unwrap_or_default().to_owned();
         let target = Target {
@@ -250,6 +241,5 @@ fn renew(state: &mut State, port: &str, status: &'static str) {
             router: text("router_id"),
         };
         aim(state, floating, Some(&target));
-        floating["status"] = json!(status);
     });
 }

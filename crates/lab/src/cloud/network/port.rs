@@ -412,7 +412,7 @@ fn plugged(state: &mut State, id: &str) {
             port["status"] = json!("ACTIVE");
         }
     });
-    floating::wake(state, id);
+    floating::renew(state, id);
 }
 
 /// Takes a port from its server; it stays, and so does its address.
@@ -426,5 +426,5 @@ pub(in crate::cloud) fn unbind(state: &mut State, id: &str) {
             fields.remove("binding:vif_type");
         }
     });
-    floating::sleep(state, id);
+    floating::renew(state, id);
 }

@@ -161,7 +161,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         fails,
         clings: matches!(call.effect, Some(Effect::VolumeErrorDeleting)),
     };
-    let mut reply = shown(state, &volume);
+    let mut reply = shown(state, call.minor, &volume);
     if let Some(fields) = reply.as_object_mut() {
         fields.remove("os-vol-tenant-attr:tenant_id");
     }
@@ -396,7 +396,7 @@ pub(super) fn change(state: &mut State, call: &Call, id: &str) -> Answer {
     if let Some(metadata) = metadata {
         volume.metadata = metadata;
     }
-    let mut reply = one(state, id)?;
+    let mut reply = one(state, call, id)?;
     // As the answer to a create, this one does not show whose it is.
     if let Content::Json(body) = &mut reply.content
         && let Some(fields) = body["volume"].as_object_mut()

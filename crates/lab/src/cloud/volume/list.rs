@@ -49,7 +49,7 @@ pub(super) fn list(state: &State, call: &Call, detail: bool) -> Answer {
     let entries: Vec<Value> = found
         .iter()
         .map(|volume| {
-            let whole = shown(state, volume);
+            let whole = shown(state, call.minor, volume);
             if detail {
                 whole
             } else {
@@ -151,7 +151,12 @@ pub(super) fn quota_set(state: &State, call: &Call, project: &str) -> Reply {
         ("groups", 10, 0),
     ];
     let mut shown = json!({"id": project});
-    for (name, limit, used) in limits {
+    // Cinder: each type has quotas of its own, and nobody has set any.
+    let types = state.volumes.types.iter().flat_map(|(kind, _)| {
+        ["volumes", "gigabytes", "snapshots"].map(|what| (format!("{what}_{kind}"), -1, 0))
+    });
+    let limits = limits.into_iter().map(|(name, limit, used)| (name.to_owned(), limit, used));
+    for (name, limit, used) in limits.chain(types) {
         shown[name] = if usage {
             json!({"limit": limit, "in_use": used, "reserved": 0})
         } else {

@@ -164,7 +164,7 @@ fn route(state: &mut State, call: &Call) -> Answer {
         (&Method::GET, ["volumes"]) => list::list(state, call, false),
         (&Method::GET, ["volumes", "detail"]) => list::list(state, call, true),
         (&Method::POST, ["volumes"]) => life::create(state, call),
-        (&Method::GET, ["volumes", id]) => one(state, id),
+        (&Method::GET, ["volumes", id]) => one(state, call, id),
         (&Method::PUT, ["volumes", id]) => life::change(state, call, id),
         (&Method::DELETE, ["volumes", id]) => life::delete(state, id),
         (_, ["volumes", id, "metadata", rest @ ..]) => life::metadata(state, call, id, rest),
@@ -190,9 +190,9 @@ fn route(state: &mut State, call: &Call) -> Answer {
     }
 }
 
-fn one(state: &State, id: &str) -> Answer {
+fn one(state: &State, call: &Call, id: &str) -> Answer {
     let volume = state.volumes.all.get(id).ok_or_else(|| missing(id))?;
-    Ok(Reply::json(200, json!({"volume": shown(state, volume)})))
+    Ok(Reply::json(200, json!({"volume": shown(state, call.minor, volume)})))
 }
 
 fn types(state: &State) -> Vec<Value> {
@@ -207,7 +207,8 @@ fn types(state: &State) -> Vec<Value> {
         .collect()
 }
 
-fn shown(state: &State, volume: &Volume) -> Value {
+/// The volume as a call of this microversion sees it.
+fn shown(state: &State, minor: u16, volume: &Volume) -> Value {
     let base = &state.config.base_url;
     let id = &volume.id;
     let attachments: Vec<Value> = volume
@@ -249,15 +250,35 @@ fn shown(state: &State, volume: &Volume) -> Value {
         "consistencygroup_id": null,
         "multiattach": false,
         "attachments": attachments,
-        "group_id": null,
-        "shared_targets": !volume.scheduled,
-        "service_uuid": null,
         "os-vol-tenant-attr:tenant_id": volume.project,
     });
+    by_microversion(state, minor, volume, &mut shown);
     if let Some((_, metadata)) = volume.image.as_ref().filter(|_| volume.ready()) {
         shown["volume_image_metadata"] = metadata.clone();
     }
     shown
+}
+
+/// Cinder: what each microversion brought.
+fn by_microversion(state: &State, minor: u16, volume: &Volume, shown: &mut Value) {
+    if minor >= 13 {
+        shown["group_id"] = Value::Null;
+    }
+    if minor >= 48 {
+        shown["shared_targets"] = json!(!volume.scheduled);
+        let service = volume.scheduled.then(|| state.identity.ids.get("block-storage")).flatten();
+        let service =
+            service.map(|id| [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-"));
+        shown["service_uuid"] = json!(service);
+    }
+    if minor >= 63 {
+        let types = &state.volumes.types;
+        let kind = types.iter().find(|(name, _)| *name == volume.kind);
+        shown["volume_type_id"] = json!(kind.map(|(_, id)| id));
+    }
+    if minor >= 65 {
+        shown["consumes_quota"] = json!(true);
+    }
 }
 
 /// What a volume keeps of the image it is made of.
