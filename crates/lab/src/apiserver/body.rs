@@ -32,8 +32,12 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Status> {
                 excerpt(&request.body)
             ))
         }),
-        "application/yaml" => yaml(&request.body).map_err(|why| {
-            Status::bad_request(format!("error converting YAML to JSON: yaml: {why}"))
+        "application/yaml" => yaml(&request.body).and_then(whole).map_err(|why| {
+            let kind = &request.kind.kind;
+            let excerpt = excerpt(&request.body);
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why} ({excerpt})"
+            ))
         }),
         protobuf::MEDIA if !request.kind.custom => {
             let object = protobuf::decode(&request.body).map_err(|why| {
@@ -47,6 +51,25 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Status> {
             "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml",
         )),
     }
+}
+
+/// Kubernetes: a document with nothing in it is an object without fields; a list or a text is none.
+fn whole(mut decoded: Decoded) -> Result<Decoded, String> {
+    if decoded.object.is_null() {
+        decoded.object = Value::Object(Map::new());
+    }
+    match &decoded.object {
+        Value::Object(_) => Ok(decoded),
+        other => Err(format!("couldn't get version/kind; json parse error: {}", no_object(other))),
+    }
+}
+
+/// Go's words for a document that is no object.
+fn no_object(value: &Value) -> String {
+    format!(
+        "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+        go_type(value)
+    )
 }
 
 /// Longest piece of a body that an error repeats.
@@ -77,10 +100,7 @@ pub(super) fn json(body: &[u8]) -> Result<Decoded, String> {
     });
     match read {
         Ok(value) if value.is_object() => Ok(Decoded { object: value, complaints: notes.taken() }),
-        Ok(value) => Err(format!(
-            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            go_type(&value)
-        )),
+        Ok(value) => Err(no_object(&value)),
         Err(error) => Err(syntax(body, &error)),
     }
 }

@@ -132,9 +132,10 @@ pub(super) fn registry() -> Registry {
 }
 
 fn kind(group: &str, version: &str, data: ResourceData, schemas: &Value) -> Kind {
-    let warning = data
-        .inert
-        .then(|| format!("{}.{group} are kept by the lab, and nothing acts on them", data.name));
+    // Kubernetes: nothing but this kind is both served and deprecated.
+    let warning = (data.definition == "io.k8s.api.core.v1.Endpoints").then(|| {
+        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()
+    });
     let stored_in = if group == "autoscaling" { "v2" } else { "v1" };
     // Events of both groups are one storage.
     let home = if group == "events.k8s.io" { "" } else { group };
@@ -171,6 +172,7 @@ fn kind(group: &str, version: &str, data: ResourceData, schemas: &Value) -> Kind
         revision: 0,
         closing: false,
         warning,
+        inert: data.inert,
     }
 }
 
@@ -185,6 +187,7 @@ fn behaviour(group: &str, plural: &str) -> Behaviour {
         "deployments" => Generation::SpecAndAnnotations,
         "replicasets"
         | "daemonsets"
+        | "statefulsets"
         | "poddisruptionbudgets"
         | "pods"
         | "priorityclasses"
@@ -262,6 +265,7 @@ fn selectable(group: &str, plural: &str) -> &'static [&'static str] {
             "type",
         ],
         ("apps", "replicasets") => &["status.replicas"],
+        ("batch", "jobs") => &["status.successful"],
         ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         _ => &[],
     }

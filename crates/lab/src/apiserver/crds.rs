@@ -342,6 +342,7 @@ fn kind(crd: &Value, version: &Value, closing: bool) -> Option<Kind> {
         definition: definition(&group, &version_name, text(names, "kind")),
         published: version["schema"]["openAPIV3Schema"].clone(),
         closing,
+        inert: false,
         warning,
         revision: crd["metadata"]["generation"].as_i64().unwrap_or(0),
         group,

@@ -7,7 +7,7 @@ use super::{ApiServer, Body, Status, render, route};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha512};
+use sha2::{Digest as _, Sha256};
 
 /// Answers a path that is no resource's.
 pub(super) fn answer(
@@ -91,7 +91,7 @@ fn resources(groups: &Groups, group: &str, version: &str) -> Result<Response<Bod
     let group_version = api_version(group, version);
     let mut list =
         json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": all});
-    if found.custom {
+    if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
     Ok(render::json_of(200, &list))
@@ -109,7 +109,8 @@ fn resource(kind: &Kind) -> Value {
         entry["categories"] = json!(kind.categories);
     }
     if kind.offers("list") {
-        let stored = format!("{}/{}/{}", kind.group, kind.storage_version, kind.kind);
+        let version = kind.storage_version.rsplit('/').next().unwrap_or_default();
+        let stored = format!("{}/{version}/{}", kind.group, kind.kind);
         entry["storageVersionHash"] = short_hash(&stored).into();
     }
     entry
@@ -117,7 +118,7 @@ fn resource(kind: &Kind) -> Value {
 
 fn short_hash(text: &str) -> String {
     use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(&Sha512::digest(text)[..8])
+    base64::engine::general_purpose::STANDARD.encode(&Sha256::digest(text)[..8])
 }
 
 fn aggregated(groups: &Groups, core: bool, headers: &HeaderMap) -> Response<Body> {
@@ -207,7 +208,7 @@ pub(super) fn tagged_bytes(bytes: Bytes, headers: &HeaderMap) -> Response<Body> 
 
 /// SHA-512 in capitals, as the real server tags documents.
 pub(super) fn hash(bytes: &[u8]) -> String {
-    Sha512::digest(bytes).iter().map(|byte| format!("{byte:02X}")).collect()
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 fn paths(groups: &Groups) -> Vec<String> {

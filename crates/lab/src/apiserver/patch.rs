@@ -205,9 +205,16 @@ fn tolerated(request: &Request, repeated: Vec<String>) -> Result<Vec<String>, St
 /// Reads what an apply sends and checks that it names itself; also which keys come twice in it.
 fn configuration(request: &Request) -> Result<(Value, Vec<String>), Status> {
     let kind = &request.kind;
+    let refused = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
     let decoded = body::yaml(&request.body)
-        .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
+        .map_err(|why| refused(&format!("error converting YAML to JSON: {why}")))?;
     let mut config = decoded.object;
+    if !config.is_object() && !config.is_null() {
+        let what = body::go_type(&config);
+        return Err(refused(&format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+        )));
+    }
     let given = |field: &str| config[field].as_str().unwrap_or_default().to_owned();
     let (version, name) = (given("apiVersion"), given("kind"));
     if version != kind.api_version() || name != kind.kind {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 mod accounts;
 mod autoscalers;
 mod events;
+mod jobs;
 mod pods;
 mod services;
 
@@ -93,6 +94,7 @@ pub(super) fn before_create(
         ("", "Pod") => pods::before_create(server, request, object)?,
         ("", "Service") => services::allocate(server, object)?,
         ("", "Node") => not_ready_taint(object),
+        ("batch", "Job") => jobs::select(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => requester(user, object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crds::before_create(object),
         _ => {}
@@ -106,7 +108,8 @@ pub(super) fn before_create(
 /// Kubernetes: numbers that are always told, and objects that are there even when empty.
 fn first_status(kind: &str) -> Option<Value> {
     Some(match kind {
-        "Deployment" | "CertificateSigningRequest" => json!({}),
+        "Deployment" | "CertificateSigningRequest" | "Job" | "CronJob" => json!({}),
+        "StatefulSet" => json!({"replicas": 0, "availableReplicas": 0}),
         "ReplicaSet" => json!({"replicas": 0}),
         "DaemonSet" => json!({
             "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0,

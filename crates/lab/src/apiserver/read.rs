@@ -165,6 +165,8 @@ fn stored_fields(kind: &Kind, fields: &mut FieldSelector) {
         }
         if kind.kind == "Event" && term.field == "source" {
             term.field = "source.component".to_owned();
+            // Kubernetes: an event without a source comes from the controller that reports it.
+            term.instead = Some("reportingComponent");
         }
         if !kind.custom && matches!(&*term.field, "spec.unschedulable" | "spec.hostNetwork") {
             term.absent = "false";

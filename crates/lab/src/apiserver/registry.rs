@@ -120,6 +120,8 @@ pub struct Kind {
     pub closing: bool,
     /// Text of the warning with every answer (a version that is deprecated).
     pub warning: Option<String>,
+    /// Nobody acts on its objects here, which is told with every write.
+    pub inert: bool,
 }
 
 impl Kind {

@@ -2,7 +2,7 @@
 
 use super::media::{Accept, Encoding, Shape};
 use super::read::{self, Page};
-use super::request::Request;
+use super::request::{Request, Verb};
 use super::status::NO_SUCH_PATH;
 use super::store::Entry;
 use super::{Answer, ApiServer, Body, Status, prepare, table};
@@ -56,8 +56,8 @@ pub(super) fn refusal(status: &Status) -> Response<Body> {
 }
 
 /// A watch.
-pub(super) fn stream(events: Body) -> Response<Body> {
-    response(200, "application/json", events)
+pub(super) fn stream(request: &Request, events: Body) -> Response<Body> {
+    warned(response(200, "application/json", events), request.kind.warning.iter())
 }
 
 /// A table or bare metadata in the version the client asked for.
@@ -122,12 +122,23 @@ pub(super) fn answer(
         }
     };
     let body = versioned(body, request.accept);
-    let mut response = written(code, request.accept, pretty(request), &body);
-    let all = warnings.iter().chain(&request.kind.warning);
-    for value in all.filter_map(|text| HeaderValue::from_str(&format!("299 - {text:?}")).ok()) {
+    let response = written(code, request.accept, pretty(request), &body);
+    let kind = &request.kind;
+    let inert = (kind.inert && request.verb != Verb::Get).then(|| {
+        format!("{}.{} are kept by the lab, and nothing acts on them", kind.plural, kind.group)
+    });
+    Ok(warned(response, warnings.iter().chain(&kind.warning).chain(&inert)))
+}
+
+/// Tells warnings beside an answer.
+fn warned<'a>(
+    mut response: Response<Body>,
+    texts: impl Iterator<Item = &'a String>,
+) -> Response<Body> {
+    for value in texts.filter_map(|text| HeaderValue::from_str(&format!("299 - {text:?}")).ok()) {
         response.headers_mut().append(header::WARNING, value);
     }
-    Ok(response)
+    response
 }
 
 /// A page of a list in the form the client accepts.
@@ -139,7 +150,8 @@ pub(super) fn page(
     let kind = &*request.kind;
     let plain = request.accept == Accept::PLAIN && !pretty(request);
     if plain && kind.custom && prepare::is_stored_form(kind) {
-        return Ok(response(200, "application/json", whole(joined(kind, page))));
+        let answer = response(200, "application/json", whole(joined(kind, page)));
+        return Ok(warned(answer, kind.warning.iter()));
     }
     let objects = page.entries.iter().map(|entry| prepare::from_storage(kind, &entry.object));
     let body = match request.accept.shape {
@@ -159,7 +171,7 @@ pub(super) fn page(
         }
     };
     let body = versioned(body, request.accept);
-    Ok(written(200, request.accept, pretty(request), &body))
+    Ok(warned(written(200, request.accept, pretty(request), &body), kind.warning.iter()))
 }
 
 /// A list put together from JSON that is there already.

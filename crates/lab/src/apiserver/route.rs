@@ -109,7 +109,7 @@ async fn respond(
     }
     let request = resolve(server, target, verb, query, parts, body)?;
     match request.verb {
-        Verb::Watch => Ok(render::stream(watch::start(server, &request)?)),
+        Verb::Watch => Ok(render::stream(&request, watch::start(server, &request)?)),
         Verb::List => list(server, &request).await,
         Verb::Get if render::is_plain(&request) => {
             ready(server, &request).await?;

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 mod age;
+mod batch;
 mod builtin;
 mod cells;
 mod pods;

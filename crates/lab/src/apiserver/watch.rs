@@ -52,6 +52,7 @@ pub(super) fn start(server: &ApiServer, request: &Request) -> Result<Body, Statu
             not: false,
             value: request.name.clone(),
             absent: "",
+            instead: None,
         };
         options.fields.terms.push(by_name);
     }

@@ -51,7 +51,7 @@ pub struct Config {
 }
 
 /// The built-in resources that are watched: group, version, plural, kind, in namespaces.
-const BUILT_IN: [(&str, &str, &str, &str, bool); 28] = [
+const BUILT_IN: [(&str, &str, &str, &str, bool); 30] = [
     ("", "v1", "namespaces", "Namespace", false),
     ("", "v1", "nodes", "Node", false),
     ("", "v1", "pods", "Pod", true),
@@ -65,6 +65,8 @@ const BUILT_IN: [(&str, &str, &str, &str, bool); 28] = [
     ("apps", "v1", "deployments", "Deployment", true),
     ("apps", "v1", "replicasets", "ReplicaSet", true),
     ("apps", "v1", "daemonsets", "DaemonSet", true),
+    ("apps", "v1", "statefulsets", "StatefulSet", true),
+    ("", "v1", "endpoints", "Endpoints", true),
     ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true),
     ("batch", "v1", "cronjobs", "CronJob", true),
     ("batch", "v1", "jobs", "Job", true),

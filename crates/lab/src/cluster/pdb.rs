@@ -195,7 +195,8 @@ impl Controller for Budgets {
             let mut replicas = change.states().map(|one| &one["spec"]["replicas"]);
             replicas.next() != replicas.next()
         };
-        if (change.is_of("deployments.apps") || change.is_of("replicasets.apps")) && scaled() {
+        let scales = ["deployments.apps", "replicasets.apps", "statefulsets.apps"];
+        if scales.iter().any(|kind| change.is_of(kind)) && scaled() {
             view.within(BUDGETS, home).iter().for_each(|budget| wake(budget_at(budget)));
         }
     }

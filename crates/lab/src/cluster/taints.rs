@@ -69,6 +69,7 @@ async fn expel(hands: &Hands, at: &Address, pod: &Value) -> Result<(), ApiError>
             "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
             "lastProbeTime": null, "lastTransitionTime": hands.stamp(),
+            "observedGeneration": pod["metadata"]["generation"],
         }));
         let patch = json!({"metadata": {"uid": meta(pod, "uid")}, "status": {"conditions": all}});
         match hands.merge(at, "/status", &patch).await {

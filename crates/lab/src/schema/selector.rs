@@ -312,6 +312,8 @@ pub struct FieldTerm {
     pub value: String,
     /// What a missing field counts as: mostly the empty text.
     pub absent: &'static str,
+    /// The field that is looked at in place of a missing one.
+    pub instead: Option<&'static str>,
 }
 
 impl FieldSelector {
@@ -342,7 +344,7 @@ impl FieldSelector {
                 ),
             };
             let (field, value) = (field.to_owned(), unescape(value));
-            terms.push(FieldTerm { field, not, value, absent: "" });
+            terms.push(FieldTerm { field, not, value, absent: "", instead: None });
         }
         Ok(Self { terms })
     }
@@ -351,9 +353,12 @@ impl FieldSelector {
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| {
-            let found = jsonpath::find(&format!(".{}", term.field), object);
-            let text = match found.first() {
-                None | Some(Value::Null) => term.absent.to_owned(),
+            let find = |field: &str| {
+                let found = jsonpath::find(&format!(".{field}"), object).into_iter().next();
+                found.filter(|value| !value.is_null())
+            };
+            let text = match find(&term.field).or_else(|| find(term.instead?)) {
+                None => term.absent.to_owned(),
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),
             };

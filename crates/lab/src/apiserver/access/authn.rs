@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The user of requests that prove nothing.
 const ANONYMOUS: &str = "system:anonymous";
@@ -138,12 +139,14 @@ fn impersonate(server: &ApiServer, user: &User, headers: &HeaderMap) -> Result<U
     };
     let name = texts("impersonate-user").pop().unwrap_or_default();
     let groups = texts("impersonate-group");
+    let uid = texts("impersonate-uid").pop();
+    let mut extra = BTreeMap::new();
+    for header in headers.keys() {
+        let Some(key) = header.as_str().strip_prefix("impersonate-extra-") else { continue };
+        extra.insert(unescaped(key), texts(header.as_str()));
+    }
     if name.is_empty() {
-        let list: Vec<String> = groups.iter().map(|group| format!("{group:?}")).collect();
-        return Err(Status::bad_request(format!(
-            "requested &user.DefaultInfo{{Name:\"\", UID:\"\", Groups:[]string{{{}}}, Extra:map[string][]string(nil)}} without impersonating a user name",
-            list.join(", ")
-        )));
+        return Err(nobody_named(uid.as_deref().unwrap_or_default(), &groups, &extra));
     }
     let may = |api_group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
         let verb = "impersonate";
@@ -158,7 +161,9 @@ fn impersonate(server: &ApiServer, user: &User, headers: &HeaderMap) -> Result<U
             }
             None => {
                 may("", "users", "", "", &name)?;
-                User { name, ..User::default() }
+                // Kubernetes: who is a node is in the group of nodes.
+                let nodes = name.starts_with("system:node:").then(|| "system:nodes".to_owned());
+                User { name, groups: nodes.into_iter().collect(), ..User::default() }
             }
         };
     groups.iter().try_for_each(|group| may("", "groups", "", "", group))?;
@@ -170,19 +175,47 @@ fn impersonate(server: &ApiServer, user: &User, headers: &HeaderMap) -> Result<U
         let mark = if other.name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
         other.groups.push(mark.to_owned());
     }
-    if let Some(uid) = texts("impersonate-uid").pop() {
+    if let Some(uid) = uid {
         may("authentication.k8s.io", "uids", "", "", &uid)?;
         other.uid = uid;
     }
-    for header in headers.keys() {
-        let Some(key) = header.as_str().strip_prefix("impersonate-extra-") else { continue };
-        let values = texts(header.as_str());
+    for (key, values) in extra {
         values
             .iter()
-            .try_for_each(|value| may("authentication.k8s.io", "userextras", key, "", value))?;
-        other.extra.insert(key.to_owned(), values);
+            .try_for_each(|value| may("authentication.k8s.io", "userextras", &key, "", value))?;
+        other.extra.insert(key, values);
     }
     Ok(other)
+}
+
+/// 400 of an impersonation that names no user, with what it names as Go prints it.
+fn nobody_named(uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> Status {
+    fn list(texts: &[String]) -> String {
+        let texts: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+        format!("{{{}}}", texts.join(", "))
+    }
+    let groups = if groups.is_empty() { "(nil)".to_owned() } else { list(groups) };
+    let pairs: Vec<String> =
+        extra.iter().map(|(key, values)| format!("{key:?}:[]string{}", list(values))).collect();
+    let extra =
+        if pairs.is_empty() { "(nil)".to_owned() } else { format!("{{{}}}", pairs.join(", ")) };
+    Status::bad_request(format!(
+        "requested &user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:[]string{groups}, Extra:map[string][]string{extra}}} without impersonating a user name"
+    ))
+}
+
+/// A key of `extra` from a header's name, where other signs than letters are written as `%2f`.
+fn unescaped(key: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = key.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        let code =
+            code.filter(|_| first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn ask<'a>() -> Attributes<'a> {

@@ -13,7 +13,7 @@ const REPEATED: &str = "yaml: unmarshal errors:\n  ";
 
 /// Reads YAML; of keys that come twice the last counts, and one complaint names them all.
 pub(in crate::apiserver) fn yaml(body: &[u8]) -> Result<Decoded, String> {
-    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(body).map_err(|error| format!("yaml: {error}"))?;
     if let Ok(object) = read::<Value>(text, DuplicateKeyPolicy::Error) {
         return Ok(Decoded { object, complaints: Vec::new() });
     }
@@ -38,7 +38,7 @@ pub(in crate::apiserver) fn warnings(complaints: Vec<String>) -> Vec<String> {
 fn read<'de, T: Deserialize<'de>>(text: &'de str, keys: DuplicateKeyPolicy) -> Result<T, String> {
     let options = serde_saphyr::options! { strict_booleans: false, duplicate_keys: keys };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+        .map_err(|error| format!("yaml: {}", error.to_string().lines().next().unwrap_or_default()))
 }
 
 /// The keys of a document that come twice, in Go's words.

@@ -1,6 +1,6 @@
 //! Cells of a row: those of custom kinds by their paths, those of built-in kinds by name.
 
-use super::{age, pods};
+use super::{age, batch, pods};
 use crate::apiserver::registry::{Column, Kind};
 use crate::schema::jsonpath;
 use jiff::Timestamp;
@@ -40,11 +40,11 @@ fn custom(column: &Column, object: &Value, now: Timestamp) -> Value {
 }
 
 /// A text, or what stands for none.
-fn or(value: &Value, none: &str) -> Value {
+pub(super) fn or(value: &Value, none: &str) -> Value {
     value.as_str().filter(|text| !text.is_empty()).unwrap_or(none).into()
 }
 
-fn number(value: &Value) -> Value {
+pub(super) fn number(value: &Value) -> Value {
     value.as_i64().unwrap_or(0).into()
 }
 
@@ -56,11 +56,11 @@ fn either(value: &Value, none: &str) -> Value {
     }
 }
 
-fn joined<'a>(list: impl Iterator<Item = &'a Value>) -> String {
+pub(super) fn joined<'a>(list: impl Iterator<Item = &'a Value>) -> String {
     list.filter_map(Value::as_str).collect::<Vec<_>>().join(",")
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
@@ -73,7 +73,11 @@ fn builtin(plural: &str, column: &str, object: &Value, now: Timestamp) -> Value 
         (_, "Created At") => meta["creationTimestamp"].clone(),
         ("nodes", _) => node(column, object),
         ("services", _) => service(column, object),
-        ("deployments" | "replicasets" | "daemonsets", _) => workload(plural, column, object),
+        ("jobs" | "cronjobs", _) => batch::cell(plural, column, object, now),
+        ("endpoints", _) => endpoints(object).into(),
+        ("deployments" | "replicasets" | "daemonsets" | "statefulsets", _) => {
+            workload(plural, column, object)
+        }
         ("podtemplates", _) => template(column, &object["template"]),
         ("certificatesigningrequests", _) => request(column, object),
         ("poddisruptionbudgets", "Min Available") => either(&spec["minAvailable"], "N/A"),
@@ -190,7 +194,7 @@ fn service(column: &str, object: &Value) -> Value {
     }
 }
 
-fn labels(map: &Value) -> String {
+pub(super) fn labels(map: &Value) -> String {
     let all = map.as_object().into_iter().flatten();
     let text: Vec<String> =
         all.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
@@ -204,7 +208,7 @@ fn workload(plural: &str, column: &str, object: &Value) -> Value {
         (_, "Containers") => joined(containers().map(|one| &one["name"])).into(),
         (_, "Images") => joined(containers().map(|one| &one["image"])).into(),
         (_, "Selector") => labels(&spec["selector"]["matchLabels"]).into(),
-        ("deployments", "Ready") => {
+        ("deployments" | "statefulsets", "Ready") => {
             let ready = status["readyReplicas"].as_i64().unwrap_or(0);
             format!("{ready}/{}", spec["replicas"].as_i64().unwrap_or(0)).into()
         }
@@ -219,6 +223,29 @@ fn workload(plural: &str, column: &str, object: &Value) -> Value {
         (_, "Up-to-date") => number(&status["updatedNumberScheduled"]),
         (_, "Available") => number(&status["numberAvailable"]),
         _ => labels(&spec["template"]["spec"]["nodeSelector"]).into(),
+    }
+}
+
+/// Kubernetes: the first three addresses, and how many more there are.
+fn endpoints(object: &Value) -> String {
+    let mut all = Vec::new();
+    for subset in items(&object["subsets"]) {
+        let addresses = || items(&subset["addresses"]).filter_map(|one| one["ip"].as_str());
+        if items(&subset["ports"]).next().is_none() {
+            all.extend(addresses().map(str::to_owned));
+        }
+        for port in items(&subset["ports"]) {
+            let port = port["port"].as_i64().unwrap_or(0);
+            all.extend(addresses().map(|address| format!("{address}:{port}")));
+        }
+    }
+    const SHOWN: usize = 3;
+    match all.len() {
+        0 if items(&object["subsets"]).next().is_none() => "<none>".to_owned(),
+        count if count > SHOWN => {
+            format!("{} + {} more...", all[..SHOWN].join(","), count - SHOWN)
+        }
+        _ => all.join(","),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Server-side apply, and the managedFields of every other write.
 
+mod cap;
 mod client_side;
 mod entries;
 mod fields;
@@ -227,6 +228,7 @@ pub fn track(schema: &Schema, old: Option<&Value>, new: &mut Value, ctx: &Writer
             None => entries.push(Entry { manager: me, time, fields: diff.set }),
         }
     }
+    cap::forget_ancient(&mut entries);
     entries::write(new, entries);
 }
 

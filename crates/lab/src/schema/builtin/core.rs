@@ -239,6 +239,25 @@ pub(super) fn default_claim(claim: &mut Object) {
     }
 }
 
+pub(super) fn default_endpoints(endpoints: &mut Object) {
+    for subset in objects(endpoints, "subsets") {
+        for port in objects(subset, "ports") {
+            set(port, "protocol", "TCP");
+        }
+    }
+}
+
+pub(super) fn validate_endpoints(new: &Value, errors: &mut Vec<FieldError>) {
+    for (i, subset) in elements(new, "subsets").iter().enumerate() {
+        let ports = elements(subset, "ports");
+        for (j, port) in ports.iter().enumerate() {
+            if ports.len() > 1 && text(port, "name").is_empty() {
+                errors.push(FieldError::required(format!("subsets[{i}].ports[{j}].name"), ""));
+            }
+        }
+    }
+}
+
 pub(super) fn validate_lease(new: &Value, errors: &mut Vec<FieldError>) {
     let spec = &new["spec"];
     at_least(spec, "leaseDurationSeconds", 1, "spec", errors);

@@ -4,10 +4,12 @@
 //! not done here.
 
 mod access;
+mod batch;
 mod core;
 mod events;
 pub mod meta;
 mod pod;
+mod stateful;
 mod template;
 mod workload;
 
@@ -55,6 +57,10 @@ pub fn default(group: &str, kind: &str, object: &mut Value) {
         ("apps", "Deployment") => workload::default_deployment(object),
         ("apps", "ReplicaSet") => workload::default_replica_set(object),
         ("apps", "DaemonSet") => workload::default_daemon_set(object),
+        ("apps", "StatefulSet") => stateful::default(object),
+        ("batch", "Job") => batch::default_job(object),
+        ("batch", "CronJob") => batch::default_cron_job(object),
+        ("", "Endpoints") => core::default_endpoints(object),
         ("rbac.authorization.k8s.io", _) => access::default_binding(object),
         ("storage.k8s.io", "StorageClass") => {
             set(object, "reclaimPolicy", "Delete");
@@ -89,11 +95,15 @@ pub fn validate(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Ve
         ("", "Secret") => core::validate_secret(new, old, &mut errors),
         ("", "ConfigMap") => core::validate_config_map(new, old, &mut errors),
         ("", "Node") => core::validate_node(new, old, &mut errors),
+        ("", "Endpoints") => core::validate_endpoints(new, &mut errors),
         ("" | "events.k8s.io", "Event") => events::validate(group, new, old, &mut errors),
         ("coordination.k8s.io", "Lease") => core::validate_lease(new, &mut errors),
         ("apps", "Deployment") => workload::validate_deployment(new, old, &mut errors),
         ("apps", "ReplicaSet") => workload::validate_replica_set(new, old, &mut errors),
         ("apps", "DaemonSet") => workload::validate_daemon_set(new, old, &mut errors),
+        ("apps", "StatefulSet") => stateful::validate(new, old, &mut errors),
+        ("batch", "Job") => batch::validate_job(new, old, &mut errors),
+        ("batch", "CronJob") => batch::validate_cron_job(new, &mut errors),
         ("policy", "PodDisruptionBudget") => workload::validate_budget(new, &mut errors),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             access::validate_request(new, old, &mut errors)

@@ -113,7 +113,7 @@ pub(super) fn validate_daemon_set(new: &Value, old: Option<&Value>, errors: &mut
     }
 }
 
-fn selector_and_template(spec: &Value, kind: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn selector_and_template(spec: &Value, kind: &str, errors: &mut Vec<FieldError>) {
     let selector = spec.get("selector").unwrap_or(&Value::Null);
     let empty = selector.as_object().is_some_and(|s| s.is_empty());
     if selector.is_null() {
