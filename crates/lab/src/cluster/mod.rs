@@ -4,6 +4,7 @@
 //! concerns, and each controller works those off one by one, with its own writes already in the view.
 
 mod aggregation;
+mod attach;
 pub mod ccm;
 mod csr;
 mod daemonset;
@@ -99,6 +100,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
         Arc::new(gc::Collector),
         Arc::new(pods::Pods::new(pace)),
         Arc::new(taints::Expulsions::default()),
+        Arc::new(attach::Volumes::new(pace)),
         Arc::new(namespaces::Namespaces),
         Arc::new(serviceaccounts::ServiceAccounts),
         Arc::new(pdb::Budgets),
