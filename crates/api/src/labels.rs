@@ -19,6 +19,15 @@ pub const DELETE_MACHINE: &str = "cluster.k8s.io/delete-machine";
 pub const UPGRADE_INDEX: &str = "lcm.mirantis.com/index";
 /// Annotation of a Machine (Mirantis): the floating IP that was allocated for it.
 pub const FLOATING_IP: &str = "openstack-floating-ip-address";
+/// Label of a Machine: a true value (`true`, `True`, `1` and so on) deletes it without a drain.
+/// Gardener's name.
+pub const FORCE_DELETION: &str = "force-deletion";
+/// Prefix of annotations of a Machine: as long as there is one, its deletion waits before the drain; the
+/// value says for whom. Cluster API's name.
+pub const HOOK_PRE_DRAIN: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io/";
+/// Prefix of annotations of a Machine: as long as there is one, its deletion waits before the server is
+/// deleted. Cluster API's name.
+pub const HOOK_PRE_TERMINATE: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/";
 /// Label of a Machine (Mirantis): the Cluster it belongs to.
 pub const CLUSTER_NAME: &str = "cluster.sigs.k8s.io/cluster-name";
 /// Label of a Machine (Mirantis): it is a manager, whatever the value.

@@ -33,17 +33,18 @@ pub use deployment::{
 pub use intstr::IntOrPercent;
 pub use machine::{
     ClassReference, ConfigSource, Machine, MachineClassRef, MachineSpec, NodeTemplate,
-    NodeTemplateSpec, ProviderSpec, ProviderSpecSource, Versions,
+    NodeTemplateSpec, OnDrainTimeout, ProviderSpec, ProviderSpecSource, Versions,
 };
 pub use machine_status::{
-    CurrentStatus, DeletionPolicy, LastOperation, MachineAddress, MachineStatus, OperationState,
-    OperationType, Phase, ProviderState, ProviderStatus,
+    CurrentStatus, DeletionPolicy, DrainStatus, LastOperation, MachineAddress, MachineStatus,
+    MovingVolumes, OperationState, OperationType, Phase, ProviderState, ProviderStatus,
 };
 pub use meta::{MachineTemplate, TemplateMetadata};
 pub use provider_spec::{
     AdditionalVolume, CredentialValue, CredentialsSource, DescriptionError, NetworkParameters,
     OperatingSystem, Provisioning, Reference, ReferenceKind, Resolved, RootVolume,
-    ServerDescription, ServerParameters, UserDataSource, class_reference, describe,
+    ServerDescription, ServerParameters, UserDataSource, class_reference, credentials_of, describe,
+    policy_of,
 };
 pub use selector::Selector;
 pub use set::{DeletePolicy, MachineSet, MachineSetSpec, MachineSetStatus};

@@ -1,6 +1,6 @@
 //! Machine: one server that is to be one node.
 
-use crate::{GoDuration, MachineStatus, TemplateMetadata, rules, schema};
+use crate::{DeletionPolicy, GoDuration, MachineStatus, TemplateMetadata, rules, schema};
 use k8s_openapi::api::core::v1::Taint;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -74,6 +74,15 @@ pub struct MachineSpec {
     /// disruption budgets. Default: the manager's, 2h.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<GoDuration>,
+    /// What becomes of the pods that are left when `drainTimeout` is over. Default: DeletePods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
+    pub on_drain_timeout: Option<OnDrainTimeout>,
+    /// With how much care the Machine is deleted. Once its deletion began it can only become less
+    /// careful. Default: what its description says (Mirantis), or the manager's, graceful.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
+    pub deletion_policy: Option<DeletionPolicy>,
     /// How long an update in place may take. Accepted for Gardener's manifests; Drover updates no node in
     /// place yet.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +111,16 @@ pub struct MachineSpec {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// What becomes of the pods that are left when a drain took too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnDrainTimeout {
+    /// They are deleted without regard for disruption budgets, and the server goes a minute later.
+    #[default]
+    DeletePods,
+    /// They are evicted on and on: the server never goes before its pods.
+    KeepEvicting,
 }
 
 /// The source of a dynamic kubelet configuration. Exists to be refused by name.

@@ -64,6 +64,10 @@ pub struct MachineStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = crate::schema::own_words)]
     pub deletion_policy: Option<DeletionPolicy>,
+    /// How far the drain came; only while the node is drained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
+    pub drain: Option<DrainStatus>,
     /// What the provider keeps and shows of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = crate::schema::own_words)]
@@ -228,6 +232,41 @@ impl DeletionPolicy {
     }
 }
 
+/// How far a drain came: what a manager that takes over must know to go on with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DrainStatus {
+    /// When it began; its deadline is counted from here. Absent: with the deletion of the Machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub start_time: Option<Time>,
+    /// The pod whose volumes are on their way to another node; the next such pod waits for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
+    pub moving: Option<MovingVolumes>,
+}
+
+/// Volumes on their way from the drained node to another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MovingVolumes {
+    /// Namespace and name of the pod that had them.
+    pub pod: String,
+    /// The PersistentVolumes.
+    pub volumes: Vec<String>,
+    /// Whether somebody makes the pod anew, so that they are to be attached elsewhere.
+    pub returns: bool,
+    /// Until when they must have left the node; then they are waited for no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub detach_by: Option<Time>,
+    /// They left the node. Until when they must be attached to another one; then they are waited for no
+    /// longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub attach_by: Option<Time>,
+}
+
 /// What the provider keeps and shows of a server. Other fields are kept as they are found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -243,7 +282,8 @@ pub struct ProviderStatus {
     /// Mirantis: Provision, Deploy, Ready and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Mirantis: how far a graceful deletion came.
+    /// Mirantis: how far a graceful deletion that the description asks for came: started, completed,
+    /// aborting, failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepare_deletion_phase: Option<String>,
     /// Mirantis: whether the deletion that the description asks for was begun.

@@ -87,7 +87,23 @@ pub fn of_changes() -> Vec<(&'static str, String, String)> {
     };
     let once = "!has(oldSelf.providerID) || oldSelf.providerID == '' \
                 || (has(self.providerID) && self.providerID == oldSelf.providerID)";
+    let rank = |of: &str| {
+        let given =
+            |policy: &str| format!("has({of}.deletionPolicy) && {of}.deletionPolicy == '{policy}'");
+        format!("({} ? 2 : {} ? 1 : 0)", given("forced"), given("unsafe"))
+    };
+    let asked = |of: &str| format!("has({of}.delete) && {of}.delete");
+    let relaxed = format!(
+        "!({}) || !({}) || {} >= {}",
+        asked("oldSelf"),
+        asked("self"),
+        rank("self"),
+        rank("oldSelf"),
+    );
+    let only_relaxed = "deletionPolicy can only become less careful once delete is true: graceful, unsafe, \
+                        forced; withdraw delete first";
     let mut rules = vec![("spec", once.into(), "providerID is set once and cannot change".into())];
+    rules.push(("spec.providerSpec.value", relaxed, only_relaxed.into()));
     for name in ["versions", "class"] {
         rules.push(("spec", same(name), fixed(name)));
     }

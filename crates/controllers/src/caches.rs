@@ -3,7 +3,9 @@
 use crate::cache::Cache;
 use drover_api::{Machine, MachineClass, MachineDeployment, MachineSet, labels};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{
+    EphemeralVolumeSource, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -21,6 +23,7 @@ pub struct Caches {
     pub nodes: Cache<Node>,
     pub pods: Cache<Pod>,
     pub budgets: Cache<PodDisruptionBudget>,
+    pub claims: Cache<PersistentVolumeClaim>,
     pub attachments: Cache<VolumeAttachment>,
     pub requests: Cache<CertificateSigningRequest>,
 }
@@ -34,7 +37,9 @@ const MACHINES_BY_CLASS: usize = 4;
 const NODES_BY_PROVIDER_ID: usize = 0;
 const PODS_BY_NODE: usize = 0;
 const BUDGETS_BY_NAMESPACE: usize = 0;
+const CLAIMS_BY_NAMESPACE: usize = 0;
 const ATTACHMENTS_BY_NODE: usize = 0;
+const ATTACHMENTS_BY_VOLUME: usize = 1;
 
 impl Default for Caches {
     fn default() -> Self {
@@ -49,7 +54,14 @@ impl Default for Caches {
             nodes: Cache::new(&[node_provider_id], slim_node),
             pods: Cache::new(&[pod_node], slim_pod),
             budgets: Cache::new(&[|budget| budget.namespace().into_iter().collect()], |_| {}),
-            attachments: Cache::new(&[|it| vec![it.spec.node_name.clone()]], |_| {}),
+            claims: Cache::new(&[|claim| claim.namespace().into_iter().collect()], slim_claim),
+            attachments: Cache::new(
+                &[
+                    |it| vec![it.spec.node_name.clone()],
+                    |it| it.spec.source.persistent_volume_name.clone().into_iter().collect(),
+                ],
+                |_| {},
+            ),
             requests: Cache::new(&[], |_| {}),
         }
     }
@@ -63,7 +75,8 @@ impl Caches {
                 tasks.spawn(self.$cache.clone().run(Api::all(client.clone()), stop.clone()));
             )+};
         }
-        watch!(deployments, sets, machines, classes, nodes, pods, budgets, attachments, requests);
+        watch!(deployments, sets, machines, classes, nodes, pods, budgets, claims, attachments);
+        watch!(requests);
     }
 
     /// Waits until every kind was listed once: before that, absence means nothing.
@@ -75,6 +88,7 @@ impl Caches {
         self.nodes.synced().await;
         self.pods.synced().await;
         self.budgets.synced().await;
+        self.claims.synced().await;
         self.attachments.synced().await;
         self.requests.synced().await;
     }
@@ -141,6 +155,15 @@ impl Caches {
 
     pub fn budgets_in(&self, namespace: &str) -> Vec<Arc<PodDisruptionBudget>> {
         self.budgets.by(BUDGETS_BY_NAMESPACE, namespace)
+    }
+
+    pub fn claims_in(&self, namespace: &str) -> Vec<Arc<PersistentVolumeClaim>> {
+        self.claims.by(CLAIMS_BY_NAMESPACE, namespace)
+    }
+
+    /// Where a PersistentVolume is attached.
+    pub fn attachments_of(&self, volume: &str) -> Vec<Arc<VolumeAttachment>> {
+        self.attachments.by(ATTACHMENTS_BY_VOLUME, volume)
     }
 
     pub fn attachments_to(&self, node: &str) -> Vec<Arc<VolumeAttachment>> {
@@ -212,18 +235,35 @@ fn slim_node(node: &mut Node) {
     }
 }
 
+/// Of a claim the controllers read which volume it has, and whether others may have it, too.
+fn slim_claim(claim: &mut PersistentVolumeClaim) {
+    claim.status = None;
+    if let Some(spec) = &mut claim.spec {
+        *spec = PersistentVolumeClaimSpec {
+            access_modes: spec.access_modes.take(),
+            volume_name: spec.volume_name.take(),
+            ..PersistentVolumeClaimSpec::default()
+        };
+    }
+}
+
 /// Of a pod the controllers read who owns it, where it runs, how it is and what claims it holds.
 fn slim_pod(pod: &mut Pod) {
     if let Some(spec) = &mut pod.spec {
         *spec = PodSpec {
             node_name: spec.node_name.take(),
+            priority: spec.priority,
             priority_class_name: spec.priority_class_name.take(),
             termination_grace_period_seconds: spec.termination_grace_period_seconds,
             tolerations: spec.tolerations.take(),
             volumes: spec.volumes.take().map(|mut volumes| {
                 volumes.retain(|volume| {
-                    volume.persistent_volume_claim.is_some() || volume.empty_dir.is_some()
+                    volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
                 });
+                for volume in &mut volumes {
+                    let made = volume.ephemeral.is_some();
+                    volume.ephemeral = made.then(EphemeralVolumeSource::default);
+                }
                 volumes
             }),
             ..PodSpec::default()

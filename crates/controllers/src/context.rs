@@ -8,7 +8,8 @@ use crate::metrics::Metrics;
 use crate::troubles::AllTroubles;
 use drover_provider::Clock;
 use drover_provider::Provider;
-use kube::{Client, Resource};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Client, Resource, ResourceExt};
 use std::sync::Arc;
 
 /// Shared by all controllers of one manager.
@@ -25,6 +26,26 @@ pub struct Context {
 }
 
 impl Context {
+    /// Tells what happened to an object as an Event of its controller, if it has one.
+    pub fn tell_owner<K: ResourceExt>(&self, object: &K, tone: Tone, reason: &str, note: &str) {
+        let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let Some(owner) = owner else { return };
+        self.recorder.tell(News {
+            regarding: ObjectReference {
+                api_version: Some(owner.api_version.clone()),
+                kind: Some(owner.kind.clone()),
+                name: Some(owner.name.clone()),
+                namespace: object.namespace(),
+                uid: Some(owner.uid.clone()),
+                ..ObjectReference::default()
+            },
+            tone,
+            reason: reason.to_owned(),
+            action: "Reconcile".to_owned(),
+            note: note.to_owned(),
+        });
+    }
+
     /// Tells what happened to an object as an Event.
     pub fn tell<K: Resource<DynamicType = ()>>(
         &self,

@@ -12,13 +12,15 @@ use crate::context::Context;
 use crate::events::Tone;
 use crate::queue::Outcome;
 use crate::token;
+use crate::troubles::chain;
 use crate::write::{Error as WriteError, Writer, delete_exactly};
 use description::Described;
 use drover_api::{Machine, MachineStatus};
 use drover_plan::machine::{self as plan, Answer, Event, Observed, Plan, Question, Report, Step};
 use drover_plan::{Wake, node, reason::Reason};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::Value;
@@ -70,9 +72,12 @@ async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
     let mind = ctx.minds.of(written);
     let machine = mind.complete(written);
     let machine = machine.as_ref();
-    let described = description::read(machine, ctx)
-        .await
-        .map_err(|source| Error::Describe { machine: machine.name_any(), source })?;
+    let described = match description::read(machine, ctx).await {
+        Ok(described) => described,
+        // A machine that goes needs no description, and is never held by one that cannot be read.
+        Err(error) if machine.metadata.deletion_timestamp.is_some() => Err(chain(&error)),
+        Err(source) => return Err(Error::Describe { machine: machine.name_any(), source }),
+    };
     let plan = {
         let seen = Seen::gather(machine, &described, ctx);
         plan::plan(&Observed {
@@ -81,6 +86,7 @@ async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
             nodes: &seen.nodes,
             pods: &seen.pods,
             budgets: &seen.budgets,
+            claims: &seen.claims,
             attachments: &seen.attachments,
             has_target: seen.has_target,
             heard: mind.heard.as_ref(),
@@ -100,7 +106,8 @@ struct Seen {
     nodes: Vec<Arc<Node>>,
     pods: Vec<Arc<Pod>>,
     budgets: Vec<Arc<PodDisruptionBudget>>,
-    attachments: Vec<Arc<k8s_openapi::api::storage::v1::VolumeAttachment>>,
+    claims: Vec<Arc<PersistentVolumeClaim>>,
+    attachments: Vec<Arc<VolumeAttachment>>,
     has_target: bool,
 }
 
@@ -108,15 +115,25 @@ impl Seen {
     fn gather(machine: &Machine, described: &Described, ctx: &Context) -> Self {
         let caches = &ctx.caches;
         let mut seen = Self { nodes: caches.nodes_of(machine), ..Self::default() };
-        let names: Vec<String> = seen.nodes.iter().map(|node| node.name_any()).collect();
+        let status = machine.status.as_ref();
+        // A Node that is gone may have left pods and volumes behind.
+        let last = status.and_then(|it| it.node_ref.as_ref()).and_then(|node| node.name.clone());
+        let names = seen.nodes.iter().map(|node| node.name_any());
+        let names: BTreeSet<String> = names.chain(last).collect();
         seen.pods = names.iter().flat_map(|name| caches.pods_on(name)).collect();
         // Mirantis: both flags drain a node that is not being deleted.
-        let drains = described.as_ref().is_ok_and(|it| it.maintenance || it.delete);
-        if drains || machine.metadata.deletion_timestamp.is_some() {
+        let asked = described.as_ref().is_ok_and(|it| it.maintenance || it.delete);
+        let drain = status.and_then(|status| status.drain.as_ref());
+        if asked || drain.is_some() || machine.metadata.deletion_timestamp.is_some() {
             let namespaces: BTreeSet<String> =
                 seen.pods.iter().filter_map(|pod| pod.namespace()).collect();
             seen.budgets = namespaces.iter().flat_map(|ns| caches.budgets_in(ns)).collect();
+            seen.claims = namespaces.iter().flat_map(|ns| caches.claims_in(ns)).collect();
             seen.attachments = names.iter().flat_map(|name| caches.attachments_to(name)).collect();
+            let moving = drain.and_then(|drain| drain.moving.as_ref());
+            let moving = moving.iter().flat_map(|moving| &moving.volumes);
+            let elsewhere = moving.flat_map(|volume| caches.attachments_of(volume));
+            seen.attachments.extend(elsewhere.filter(|it| !names.contains(&it.spec.node_name)));
             seen.has_target = caches.takes_pods_besides(machine, &names);
         }
         seen
@@ -198,17 +215,44 @@ async fn take(
             delete_exactly(&nodes, &Key::new("", name), &uid).await?;
         }
         Step::Leave { departures } => eviction::send_off(machine, departures, ctx).await?,
-        Step::DeleteToken => delete_token(machine, ctx).await?,
-        Step::DeleteMachine { why } => {
-            ctx.metrics.step(why.as_str());
-            machines.delete(&key, &machine.uid().unwrap_or_default()).await?;
+        Step::Detach { attachments } => {
+            let api = Api::<VolumeAttachment>::all(ctx.client.clone());
+            for (name, uid) in attachments {
+                ctx.metrics.step(Reason::VolumeOrphaned.as_str());
+                delete_exactly(&api, &Key::new("", name), &uid).await?;
+            }
         }
+        Step::DeleteToken => delete_token(machine, ctx).await?,
+        Step::DeleteMachine { why } => delete(machine, why, ctx).await?,
         Step::Release { patch } => {
             machines.patch_if_there(&key, &patch).await?;
             ctx.minds.forget(machine);
         }
     }
     Ok(None)
+}
+
+/// Deletes the Machine, each time by what was seen last: a request can be withdrawn until now, and a Node
+/// that only the cache lost is no reason.
+async fn delete(machine: &Machine, why: Reason, ctx: &Context) -> Result<(), Error> {
+    let machines = Writer::new(&ctx.client, &ctx.caches.machines);
+    let key = Key::of(machine);
+    if why == Reason::NodeGone {
+        let name = node::name_of(machine);
+        let nodes = Api::<Node>::all(ctx.client.clone());
+        let found = nodes.get_opt(&name).await;
+        let found = found.map_err(|source| WriteError::new("read", "Node", name, source))?;
+        if found.is_some_and(|node| node.metadata.deletion_timestamp.is_none()) {
+            return Ok(());
+        }
+    }
+    ctx.metrics.step(why.as_str());
+    if why == Reason::DeletionRequested {
+        machines.delete_unchanged(&key, machine).await?;
+    } else {
+        machines.delete(&key, &machine.uid().unwrap_or_default()).await?;
+    }
+    Ok(())
 }
 
 /// Once for each token: a plan that sees no token cannot know that it is gone.
@@ -241,6 +285,12 @@ fn tell(machine: &Machine, event: Event, ctx: &Context) {
     ctx.metrics.step(why.as_str());
     let tone = if is_warning { Tone::Warning } else { Tone::Normal };
     ctx.tell(machine, tone, why.as_str(), "Reconcile", &note);
+    if why == Reason::LeftBehind {
+        // The machine goes, and whoever looks for its remains looks elsewhere.
+        let machine_name = Key::of(machine);
+        tracing::warn!(machine = %machine_name, "{note}");
+        ctx.tell_owner(machine, tone, why.as_str(), &format!("machine {machine_name}: {note}"));
+    }
 }
 
 impl crate::caches::Caches {
@@ -258,7 +308,7 @@ impl crate::caches::Caches {
 
     /// Whether pods evicted from these nodes could go anywhere: another node takes pods, or another
     /// machine is to become one.
-    fn takes_pods_besides(&self, machine: &Machine, nodes: &[String]) -> bool {
+    fn takes_pods_besides(&self, machine: &Machine, nodes: &BTreeSet<String>) -> bool {
         let open = |node: &Node| {
             node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true))
                 && node::is_ready(node)

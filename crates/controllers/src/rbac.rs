@@ -44,7 +44,9 @@ const CLUSTER_RULES: &[Rule] = &[
     ("", &["pods"], &[], &["get", "list", "watch", "delete"]),
     ("", &["pods/eviction"], &[], &["create"]),
     ("policy", &["poddisruptionbudgets"], &[], &["get", "list", "watch"]),
-    ("storage.k8s.io", &["volumeattachments"], &[], &["get", "list", "watch"]),
+    ("", &["persistentvolumeclaims"], &[], &["list", "watch"]),
+    // Deleted only when the server they name is gone.
+    ("storage.k8s.io", &["volumeattachments"], &[], &["list", "watch", "delete"]),
     ("certificates.k8s.io", &["certificatesigningrequests"], &[], &["get", "list", "watch"]),
     ("certificates.k8s.io", &["certificatesigningrequests/approval"], &[], &["patch", "update"]),
     (

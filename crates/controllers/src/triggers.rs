@@ -3,7 +3,7 @@
 use crate::cache::{Change, Key};
 use crate::caches::Caches;
 use crate::queue::{Queue, Urgency};
-use drover_api::{Machine, MachineSet};
+use drover_api::{DrainStatus, Machine, MachineSet};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
@@ -124,14 +124,17 @@ fn while_deleting(caches: &Caches, queues: &Queues) {
     let (to, of) = (queues.clone(), caches.clone());
     caches.attachments.listen(move |change| {
         each(change, |attachment| {
-            for machine in of.machines_of_node_name(&attachment.spec.node_name) {
+            let here = of.machines_of_node_name(&attachment.spec.node_name);
+            let volume = attachment.spec.source.persistent_volume_name.as_ref();
+            let from = of.leaving_machines().into_iter().filter(|machine| awaits(machine, volume));
+            for machine in here.into_iter().chain(from) {
                 to.machines.add(Key::of(machine.as_ref()), Urgency::Begun);
             }
         });
     });
     let (to, of) = (queues.clone(), caches.clone());
     caches.budgets.listen(move |_| {
-        for machine in of.deleting_machines() {
+        for machine in of.leaving_machines() {
             to.machines.add(Key::of(machine.as_ref()), Urgency::Begun);
         }
     });
@@ -163,9 +166,23 @@ fn changed_from_outside(old: Option<&Arc<Machine>>, new: &Machine) -> bool {
     })
 }
 
-/// While it is deleted its pods are drained; before it is Ready its critical pods are waited for.
+fn leaves(machine: &Machine) -> bool {
+    machine.metadata.deletion_timestamp.is_some() || drain(machine).is_some()
+}
+
+fn drain(machine: &Machine) -> Option<&DrainStatus> {
+    machine.status.as_ref()?.drain.as_ref()
+}
+
+/// Whether its drain waits for this volume to arrive elsewhere.
+fn awaits(machine: &Machine, volume: Option<&String>) -> bool {
+    let moving = drain(machine).and_then(|drain| drain.moving.as_ref());
+    moving.is_some_and(|moving| volume.is_some_and(|volume| moving.volumes.contains(volume)))
+}
+
+/// While it is drained its pods leave; before it is Ready its critical pods are waited for.
 fn reads_pods(machine: &Machine) -> bool {
-    machine.metadata.deletion_timestamp.is_some()
+    leaves(machine)
         || machine
             .status
             .as_ref()
@@ -187,10 +204,10 @@ fn node_news(old: &Node, new: &Node) -> bool {
 }
 
 impl Caches {
-    /// The machines somebody asked to delete; few, and asked for seldom.
-    fn deleting_machines(&self) -> Vec<Arc<Machine>> {
+    /// The machines that are deleted or drained; few, and asked for seldom.
+    fn leaving_machines(&self) -> Vec<Arc<Machine>> {
         let mut machines = self.machines.all();
-        machines.retain(|machine| machine.metadata.deletion_timestamp.is_some());
+        machines.retain(|machine| leaves(machine));
         machines
     }
 

@@ -118,6 +118,23 @@ impl<'a, K: Written> Writer<'a, K> {
         }
     }
 
+    /// Deletes exactly the object that was planned for, unless it changed in the meantime.
+    ///
+    /// # Errors
+    /// When the API server refuses for another reason.
+    pub async fn delete_unchanged(&self, key: &Key, object: &K) -> Result<(), Error> {
+        let meta = object.meta();
+        let only_this_one = Preconditions {
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+        };
+        let ending = delete_if(&self.api(key), key, only_this_one).await?;
+        if let Some(ending) = ending {
+            self.cache.saw(ending);
+        }
+        Ok(())
+    }
+
     /// Deletes exactly the object that was planned for. One that is gone, or another of its name, is
     /// success.
     ///
@@ -142,10 +159,16 @@ pub async fn delete_exactly<K: Kind>(
     key: &Key,
     uid: &str,
 ) -> Result<Option<K>, Error> {
-    let only_this_one = DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-        ..DeleteParams::default()
-    };
+    let only_this_one = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    delete_if(api, key, only_this_one).await
+}
+
+async fn delete_if<K: Kind>(
+    api: &Api<K>,
+    key: &Key,
+    conditions: Preconditions,
+) -> Result<Option<K>, Error> {
+    let only_this_one = DeleteParams { preconditions: Some(conditions), ..DeleteParams::default() };
     match api.delete(&key.name, &only_this_one).await {
         Ok(answer) => Ok(answer.left()),
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(None),

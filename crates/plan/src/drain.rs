@@ -1,22 +1,32 @@
 //! Which pods leave a node now, which wait, and which block a drain.
 
+mod budgets;
 #[cfg(test)]
 mod tests;
+mod volumes;
+
+pub use volumes::Volumes;
 
 use crate::reason::Reason;
-use drover_api::{Selector, labels};
+use budgets::Allowances;
+use drover_api::{MovingVolumes, OnDrainTimeout, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use volumes::Line;
 
 /// Most evictions that one pass asks for; the API server is no faster for being asked all at once.
 pub const EVICTIONS_MAX: usize = 64;
 /// Kubernetes: the grace period of a pod that does not say.
 const POD_GRACE_SECONDS: i64 = 30;
-/// How long a refused eviction is not repeated unless its budget changes; kubectl waits 5 s.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
+/// Kubernetes: pods from this priority up are critical to a node or the cluster.
+const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+/// How long the first refused eviction is not repeated; kubectl waits 5 s. It doubles with each.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause after a refused eviction.
+const REFUSAL_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long a budget that allows nothing is believed without a change of it being seen.
 const BUDGET_PAUSE: Duration = Duration::from_secs(30);
 /// How long pods that were deleted at the deadline are waited for; then the server goes with them.
@@ -49,19 +59,57 @@ impl fmt::Display for PodKey {
 pub struct Refusal {
     pub message: String,
     pub at: Timestamp,
+    /// How often in a row it was refused.
+    pub times: u32,
+    /// The pause that the API server asked for.
+    pub pause: Duration,
 }
 
-/// A node's pods and what protects them.
+impl Refusal {
+    /// When the pod's eviction is asked for again.
+    #[must_use]
+    pub fn until(&self) -> Timestamp {
+        let doublings = self.times.saturating_sub(1).min(8);
+        let own = REFUSAL_PAUSE.saturating_mul(1 << doublings).min(REFUSAL_PAUSE_MAX);
+        later(self.at, own.max(self.pause))
+    }
+}
+
+/// When waiting ends, and what then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    pub at: Timestamp,
+    pub then: OnDrainTimeout,
+}
+
+/// A node's pods, what protects them and what they hold.
 pub struct Observed<'a> {
     /// All pods on the node, in any order.
     pub pods: &'a [Arc<Pod>],
     /// All budgets of the pods' namespaces.
     pub budgets: &'a [Arc<PodDisruptionBudget>],
+    pub volumes: Volumes<'a>,
+    /// The volumes that were on their way when it was last planned.
+    pub moving: Option<&'a MovingVolumes>,
+    /// How long volumes may take to leave the node, after their pod's grace. Gardener: 2 min.
+    pub detach_timeout: Duration,
     /// The last refusals. A cache: forgotten with the process.
     pub refused: &'a BTreeMap<PodKey, Refusal>,
-    /// When waiting ends; none for a drain that may take for ever.
-    pub deadline: Option<Timestamp>,
+    /// None for a drain that may take for ever.
+    pub deadline: Option<Deadline>,
     pub now: Timestamp,
+}
+
+impl Observed<'_> {
+    /// When pods are deleted, unless they never are.
+    fn end(&self) -> Option<Timestamp> {
+        let deletes = |it: &Deadline| it.then == OnDrainTimeout::DeletePods;
+        self.deadline.filter(deletes).map(|it| it.at)
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.end().is_some_and(|end| end <= self.now)
+    }
 }
 
 /// What is asked of one pod.
@@ -72,7 +120,7 @@ pub struct Departure {
     pub uid: String,
     /// In seconds; none for the pod's own.
     pub grace: Option<i64>,
-    /// [`Reason::PodEvicted`]: by an eviction. [`Reason::PodOverdue`]: by a deletion.
+    /// [`Reason::PodEvicted`]: by an eviction. Anything else: by a deletion.
     pub why: Reason,
 }
 
@@ -92,6 +140,12 @@ pub struct Plan {
     pub departures: Vec<Departure>,
     /// The pods that are waited for, those that leave now among them.
     pub stays: Vec<Stay>,
+    /// The volumes on their way; to be written down before a pod departs.
+    pub moving: Option<MovingVolumes>,
+    /// What is waited for besides pods.
+    pub waits_for: Option<String>,
+    /// What was waited for in vain.
+    pub late: Option<String>,
     /// When to look again even when nothing changes.
     pub next: Option<Timestamp>,
 }
@@ -100,23 +154,39 @@ impl Plan {
     /// Whether nothing is left that should leave.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.stays.is_empty()
+        self.stays.is_empty() && self.moving.is_none()
     }
 
-    /// Whether only budgets and refusals hold it up.
+    /// Why the drain as a whole is where it is.
     #[must_use]
-    pub fn is_blocked(&self) -> bool {
-        let blocks = |stay: &Stay| matches!(stay.why, Reason::PodProtected | Reason::PodRefused);
-        self.stays.iter().any(blocks) && self.departures.is_empty()
+    pub fn reason(&self) -> Reason {
+        let any = |why: Reason| self.stays.iter().any(|stay| stay.why == why);
+        if any(Reason::PodOverdue) {
+            Reason::DrainDeadlineExceeded
+        } else if any(Reason::PodUnmovable) {
+            Reason::BudgetUnsatisfiable
+        } else if self.departures.is_empty()
+            && (any(Reason::PodProtected) || any(Reason::PodRefused))
+        {
+            Reason::PodsBlocked
+        } else if self.stays.is_empty() {
+            Reason::VolumesMoving
+        } else {
+            Reason::PodsLeaving
+        }
     }
 
     /// Which pods are waited for and why: the blocked ones first, the first few by name.
     #[must_use]
     pub fn story(&self) -> String {
+        let rank = |stay: &Stay| match stay.why {
+            Reason::PodUnmovable => 0,
+            Reason::PodProtected | Reason::PodRefused => 1,
+            Reason::PodInLine | Reason::PodOfLaterTier => 3,
+            _ => 2,
+        };
         let mut stays: Vec<&Stay> = self.stays.iter().collect();
-        stays.sort_by_key(|stay| {
-            (!matches!(stay.why, Reason::PodProtected | Reason::PodRefused), &stay.pod)
-        });
+        stays.sort_by_key(|stay| (rank(stay), &stay.pod));
         let named = stays.iter().take(NAMED_MAX).map(|stay| match stay.detail.as_str() {
             "" => format!("{}: {}", stay.pod, stay.why.sentence()),
             detail => format!("{}: {} ({detail})", stay.pod, stay.why.sentence()),
@@ -126,31 +196,43 @@ impl Plan {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        let count = stays.len();
-        let pods = if count == 1 { "pod" } else { "pods" };
-        format!("{count} {pods} left: {named}{more}")
+        let pods = match stays.len() {
+            0 => String::new(),
+            1 => format!("1 pod left: {named}"),
+            count => format!("{count} pods left: {named}{more}"),
+        };
+        let parts = [Some(pods).filter(|text| !text.is_empty()), self.waits_for.clone()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 
 /// What happens to the pods of a node now.
 pub fn plan(seen: &Observed) -> Plan {
-    let overdue = seen.deadline.is_some_and(|deadline| deadline <= seen.now);
-    if overdue && given_up(seen) {
+    let given_up = seen.end().is_some_and(|end| later(end, AFTER_DEADLINE) <= seen.now);
+    if given_up {
         return Plan::default();
     }
     let mut pods: Vec<&Arc<Pod>> = seen.pods.iter().filter(|pod| stays(pod).is_none()).collect();
-    pods.sort_by_key(|pod| PodKey::of(pod));
-    let mut allowed = Allowances::of(seen.budgets);
-    let mut plan = Plan::default();
+    // Gardener: of those that leave one after another, the most important first.
+    pods.sort_by_key(|pod| (tier(pod), -priority(pod), PodKey::of(pod)));
+    let overdue = seen.is_overdue();
+    let mut turn = Turn {
+        open: pods.first().map_or(0, |pod| tier(pod)),
+        allowed: Allowances::of(seen.budgets),
+        line: Line::of(seen.moving.filter(|_| !overdue), seen.pods, &seen.volumes, seen.now),
+    };
+    let mut plan = Plan { late: turn.line.late.take(), ..Plan::default() };
     for pod in pods {
-        let (why, detail) = judge(pod, seen, overdue, &mut allowed);
+        let (why, detail) = turn.judge(pod, seen);
         let leaves = matches!(why, Reason::PodEvicted | Reason::PodOverdue);
         if leaves && plan.departures.len() < EVICTIONS_MAX {
             plan.departures.push(departure(pod, why, seen));
         }
         plan.stays.push(Stay { pod: PodKey::of(pod), why, detail });
     }
-    plan.next = next_look(&plan, seen, overdue);
+    plan.next = next_look(&plan, &turn.line, seen);
+    plan.waits_for = turn.line.story();
+    plan.moving = turn.line.moving;
     plan
 }
 
@@ -170,115 +252,111 @@ pub fn stays(pod: &Pod) -> Option<Reason> {
     }
 }
 
-fn judge(pod: &Pod, seen: &Observed, overdue: bool, allowed: &mut Allowances) -> (Reason, String) {
-    if pod.metadata.deletion_timestamp.is_some() {
-        return (Reason::PodTerminating, String::new());
-    }
-    if overdue {
-        return (Reason::PodOverdue, String::new());
-    }
-    let refusal = seen.refused.get(&PodKey::of(pod));
-    if let Some(refusal) = refusal.filter(|it| later(it.at, REFUSAL_PAUSE) > seen.now) {
-        return (Reason::PodRefused, allowed.names(pod).unwrap_or_else(|| refusal.message.clone()));
-    }
-    match allowed.take(pod) {
-        Some(blocking) => (Reason::PodProtected, blocking),
-        None => (Reason::PodEvicted, String::new()),
+/// Pods that others need leave last: only when no pod of an earlier tier is left.
+fn tier(pod: &Pod) -> u8 {
+    u8::from(priority(pod) >= CRITICAL_PRIORITY)
+}
+
+fn priority(pod: &Pod) -> i32 {
+    let spec = pod.spec.as_ref();
+    let class = spec.and_then(|spec| spec.priority_class_name.as_deref());
+    let built_in = match class {
+        Some("system-node-critical") => CRITICAL_PRIORITY + 1000,
+        Some("system-cluster-critical") => CRITICAL_PRIORITY,
+        _ => 0,
+    };
+    spec.and_then(|spec| spec.priority).unwrap_or(built_in)
+}
+
+/// What one pass has to go round.
+struct Turn<'a> {
+    /// The tier whose pods may leave.
+    open: u8,
+    allowed: Allowances<'a>,
+    line: Line,
+}
+
+impl Turn<'_> {
+    fn judge(&mut self, pod: &Pod, seen: &Observed) -> (Reason, String) {
+        if pod.metadata.deletion_timestamp.is_some() {
+            return (Reason::PodTerminating, String::new());
+        }
+        if seen.is_overdue() {
+            return (Reason::PodOverdue, String::new());
+        }
+        if tier(pod) > self.open {
+            return (Reason::PodOfLaterTier, String::new());
+        }
+        let volumes = seen.volumes.exclusive(pod, seen.pods);
+        if !volumes.is_empty() && self.line.moving.is_some() {
+            return (Reason::PodInLine, String::new());
+        }
+        let refusal = seen.refused.get(&PodKey::of(pod));
+        if let Some(refusal) = refusal.filter(|it| it.until() > seen.now) {
+            let names = self.allowed.names(pod);
+            return (Reason::PodRefused, names.unwrap_or_else(|| refusal.message.clone()));
+        }
+        if let Err(block) = self.allowed.take(pod) {
+            let why = if block.may_pass { Reason::PodProtected } else { Reason::PodUnmovable };
+            return (why, block.names);
+        }
+        if !volumes.is_empty() {
+            let grace = Duration::from_secs(u64::try_from(grace(pod)).unwrap_or_default());
+            self.line.send(pod, volumes, later(seen.now, grace + seen.detach_timeout));
+        }
+        (Reason::PodEvicted, String::new())
     }
 }
 
-fn departure(pod: &Pod, why: Reason, seen: &Observed) -> Departure {
+fn grace(pod: &Pod) -> i64 {
     let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    let own = own.unwrap_or(POD_GRACE_SECONDS);
+    own.unwrap_or(POD_GRACE_SECONDS)
+}
+
+fn departure(pod: &Pod, why: Reason, seen: &Observed) -> Departure {
     // A pod must be gone at the deadline, so it cannot be given more than what is left.
-    let left = match (why, seen.deadline) {
+    let left = match (why, seen.end()) {
         (Reason::PodOverdue, _) => Some(POD_GRACE_SECONDS),
-        (_, Some(deadline)) => Some(deadline.duration_since(seen.now).as_secs().max(1)),
+        (_, Some(end)) => Some(end.duration_since(seen.now).as_secs().max(1)),
         (_, None) => None,
     };
     Departure {
         pod: PodKey::of(pod),
         uid: pod.uid().unwrap_or_default(),
-        grace: left.filter(|left| *left < own),
+        grace: left.filter(|left| *left < grace(pod)),
         why,
     }
 }
 
-fn given_up(seen: &Observed) -> bool {
-    seen.deadline.is_some_and(|deadline| later(deadline, AFTER_DEADLINE) <= seen.now)
+/// The pods that a server leaves behind that is gone: they end at once, for no kubelet will end them.
+#[must_use]
+pub fn bereaved(pods: &[Arc<Pod>]) -> Vec<Departure> {
+    let left = pods.iter().filter(|pod| stays(pod).is_none());
+    left.map(|pod| Departure {
+        pod: PodKey::of(pod),
+        uid: pod.uid().unwrap_or_default(),
+        grace: Some(0),
+        why: Reason::PodBereaved,
+    })
+    .collect()
 }
 
-fn next_look(plan: &Plan, seen: &Observed, overdue: bool) -> Option<Timestamp> {
+fn next_look(plan: &Plan, line: &Line, seen: &Observed) -> Option<Timestamp> {
     let pause = |stay: &Stay| match stay.why {
-        Reason::PodProtected => Some(later(seen.now, BUDGET_PAUSE)),
-        Reason::PodRefused => {
-            seen.refused.get(&stay.pod).map(|refusal| later(refusal.at, REFUSAL_PAUSE))
-        }
+        Reason::PodProtected | Reason::PodUnmovable => Some(later(seen.now, BUDGET_PAUSE)),
+        Reason::PodRefused => seen.refused.get(&stay.pod).map(Refusal::until),
         // One that was too many for this pass goes in the next.
         Reason::PodEvicted => Some(later(seen.now, REFUSAL_PAUSE)),
         _ => None,
     };
-    let deadline = seen
-        .deadline
-        .filter(|_| !plan.is_done())
-        .map(|deadline| if overdue { later(deadline, AFTER_DEADLINE) } else { deadline });
-    plan.stays.iter().filter_map(pause).chain(deadline).min()
+    let end = seen.end().filter(|_| !plan.stays.is_empty() || line.moving.is_some());
+    let end = end.map(|end| if seen.is_overdue() { later(end, AFTER_DEADLINE) } else { end });
+    plan.stays.iter().filter_map(pause).chain(end).chain(line.until()).min()
 }
 
+/// A point in time after another; never overflows.
 fn later(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
-}
-
-/// How many pods each budget still lets go, counted down within a pass.
-struct Allowances<'a>(Vec<(&'a PodDisruptionBudget, Selector, i32)>);
-
-impl<'a> Allowances<'a> {
-    fn of(budgets: &'a [Arc<PodDisruptionBudget>]) -> Self {
-        let of_budget = |budget: &'a Arc<PodDisruptionBudget>| {
-            let allowed = budget.status.as_ref().map_or(0, |status| status.disruptions_allowed);
-            let given = budget.spec.as_ref()?.selector.as_ref()?;
-            let selector = Selector {
-                match_labels: given.match_labels.clone().unwrap_or_default(),
-                match_expressions: given.match_expressions.clone().unwrap_or_default(),
-            };
-            Some((&**budget, selector, allowed))
-        };
-        let mut allowances: Vec<_> = budgets.iter().filter_map(of_budget).collect();
-        allowances.sort_by_key(|(budget, ..)| budget.name_any());
-        Self(allowances)
-    }
-
-    fn protecting<'s>(
-        &'s mut self,
-        pod: &'s Pod,
-    ) -> impl Iterator<Item = &'s mut (&'a PodDisruptionBudget, Selector, i32)> {
-        self.0.iter_mut().filter(|(budget, selector, _)| {
-            // Kubernetes (policy/v1): an empty selector protects every pod of the namespace.
-            let all = selector.match_labels.is_empty() && selector.match_expressions.is_empty();
-            budget.namespace() == pod.namespace() && (all || selector.matches(pod.labels()))
-        })
-    }
-
-    /// Counts one pod off its budgets, or names those that do not let it go.
-    fn take(&mut self, pod: &Pod) -> Option<String> {
-        // Whether an unhealthy pod may leave is for the eviction to decide: budgets differ in it.
-        let blocking: Vec<String> = self
-            .protecting(pod)
-            .filter(|(.., allowed)| *allowed <= 0 && is_ready(pod))
-            .map(|(budget, ..)| format!("PodDisruptionBudget {}", budget.name_any()))
-            .collect();
-        if blocking.is_empty() {
-            self.protecting(pod).for_each(|(.., allowed)| *allowed -= 1);
-            return None;
-        }
-        Some(blocking.join(", "))
-    }
-
-    fn names(&mut self, pod: &Pod) -> Option<String> {
-        let names = self.protecting(pod).map(|(budget, ..)| budget.name_any());
-        let names = names.collect::<Vec<_>>().join(", ");
-        (!names.is_empty()).then(|| format!("PodDisruptionBudget {names}"))
-    }
 }
 
 /// Whether a pod says that it is Ready.

@@ -4,8 +4,10 @@ mod boot;
 mod create;
 mod delete;
 mod draft;
+mod evacuate;
 mod join;
 mod report;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +20,7 @@ use crate::reason::Reason;
 use draft::Draft;
 use drover_api::{DeletionPolicy, Machine, MachineStatus, ServerDescription, labels};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::ResourceExt;
@@ -72,7 +74,10 @@ pub struct Observed<'a> {
     pub pods: &'a [Arc<Pod>],
     /// The disruption budgets of these pods' namespaces; needed while it is drained.
     pub budgets: &'a [Arc<PodDisruptionBudget>],
-    /// The volumes of these nodes; needed while it is deleted.
+    /// The claims of these pods' namespaces; needed while it is drained.
+    pub claims: &'a [Arc<PersistentVolumeClaim>],
+    /// What is attached to these nodes, and where else the volumes are that are on their way; needed while
+    /// it is drained or deleted.
     pub attachments: &'a [Arc<VolumeAttachment>],
     /// Whether pods could go anywhere: another node takes pods, or another machine is to become one.
     /// MetaKube: else nothing is evicted.
@@ -219,9 +224,14 @@ pub enum Step {
     Leave {
         departures: Vec<Departure>,
     },
+    /// Deletes VolumeAttachments, each by name and UID, of a server that is off.
+    Detach {
+        attachments: Vec<(String, String)>,
+    },
     /// The bootstrap token is of no more use.
     DeleteToken,
-    /// Deletes the Machine itself, with its UID as a precondition; its set makes another.
+    /// Deletes the Machine itself, with its UID as a precondition; its set makes another. With
+    /// [`Reason::DeletionRequested`] also its resource version is one: the request may be withdrawn.
     DeleteMachine {
         why: Reason,
     },

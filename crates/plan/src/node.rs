@@ -5,6 +5,7 @@ mod tests;
 
 use crate::{drain, reason::Reason};
 use drover_api::{Machine, ServerDescription, labels};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,21 @@ pub fn of_machine<'a>(machine: &Machine, nodes: &'a [Arc<Node>]) -> Option<&'a A
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref());
     conditions.unwrap_or_default().iter().any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
+/// Since when a Node is silent or cannot write to its disk, if it is, and how. Gardener: Ready is not True,
+/// or ReadonlyFilesystem is not False.
+#[must_use]
+pub fn ailing(node: &Node) -> Option<(Timestamp, &'static str)> {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let ill = |type_: &str, healthy: &str, how: &'static str| {
+        let found = conditions.unwrap_or_default().iter().find(|it| it.type_ == type_);
+        let found = found.filter(|it| it.status != healthy)?;
+        let since = found.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0);
+        Some((since, how))
+    };
+    let silent = ill("Ready", "True", "is not ready");
+    silent.into_iter().chain(ill("ReadonlyFilesystem", "False", "has a read-only disk")).min()
 }
 
 /// Whether the Node carries a taint of this key.

@@ -34,23 +34,37 @@ pub fn read(
         }
         None => server(fields)?,
     };
-    let in_class = |reference: &SecretReference| SecretReference {
-        name: reference.name.clone(),
-        namespace: reference.namespace.clone().or_else(|| class.metadata.namespace.clone()),
-    };
-    let secrets = [&class.secret_ref, &class.credentials_secret_ref];
     let user_data = match &class.secret_ref {
-        Some(secret) => UserDataSource::Secret(in_class(secret)),
+        Some(secret) => UserDataSource::Secret(of_class(class, secret)),
         None => UserDataSource::Rendered,
     };
     Ok(ServerDescription {
-        credentials: CredentialsSource {
-            secrets: secrets.into_iter().flatten().map(in_class).collect(),
-            ..CredentialsSource::default()
-        },
+        credentials: credentials(class),
         user_data,
         ..described(server, OperatingSystem::Ubuntu { dist_upgrade_on_boot: false })
     })
+}
+
+/// The credentials and the region, whatever the rest looks like.
+pub fn credentials_of(class: &MachineClass) -> (CredentialsSource, Option<String>) {
+    let spec = class.provider_spec.get("spec").unwrap_or(&class.provider_spec);
+    let region = spec.get("region").and_then(Value::as_str).map(str::to_owned);
+    (credentials(class), region)
+}
+
+fn credentials(class: &MachineClass) -> CredentialsSource {
+    let secrets = [&class.secret_ref, &class.credentials_secret_ref].into_iter().flatten();
+    CredentialsSource {
+        secrets: secrets.map(|secret| of_class(class, secret)).collect(),
+        ..CredentialsSource::default()
+    }
+}
+
+fn of_class(class: &MachineClass, secret: &SecretReference) -> SecretReference {
+    SecretReference {
+        name: secret.name.clone(),
+        namespace: secret.namespace.clone().or_else(|| class.metadata.namespace.clone()),
+    }
 }
 
 fn server(mut fields: Fields) -> Result<ServerParameters, DescriptionError> {

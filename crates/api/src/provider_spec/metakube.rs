@@ -50,6 +50,30 @@ pub fn read(
     Ok(ServerDescription { ssh_keys, credentials, ..described(server, os) })
 }
 
+/// The credentials and the region, whatever the rest looks like.
+pub fn credentials_of(
+    path: &str,
+    value: &Value,
+) -> Result<(CredentialsSource, Option<String>), DescriptionError> {
+    let none = BTreeMap::new();
+    let mut fields = Fields::open(path, value, &none)?;
+    let Some(mut cloud) = fields.object("cloudProviderSpec")? else {
+        return Ok((CredentialsSource::default(), None));
+    };
+    let credentials = credentials(&mut cloud)?;
+    Ok((credentials, cloud.text("region")?))
+}
+
+fn credentials(cloud: &mut Fields) -> Result<CredentialsSource, DescriptionError> {
+    let mut credentials = CredentialsSource::default();
+    for name in CREDENTIALS {
+        if let Some(value) = cloud.secret(name)? {
+            credentials.values.insert(name.to_owned(), value);
+        }
+    }
+    Ok(credentials)
+}
+
 fn operating_system(fields: &mut Fields) -> Result<OperatingSystem, DescriptionError> {
     let way_out = "give ubuntu or flatcar";
     let name = fields.required("operatingSystem", way_out)?;
@@ -128,12 +152,7 @@ fn refuse_static_addresses(fields: &mut Fields) -> Result<(), DescriptionError> 
 fn openstack(
     mut fields: Fields,
 ) -> Result<(ServerParameters, CredentialsSource), DescriptionError> {
-    let mut credentials = CredentialsSource::default();
-    for name in CREDENTIALS {
-        if let Some(value) = fields.secret(name)? {
-            credentials.values.insert(name.to_owned(), value);
-        }
-    }
+    let credentials = credentials(&mut fields)?;
     ignored(&mut fields)?;
     let (tags, metadata) = tags(&mut fields)?;
     let server = ServerParameters {

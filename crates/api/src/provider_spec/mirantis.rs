@@ -5,7 +5,6 @@ use super::{
     AdditionalVolume, DescriptionError, NetworkParameters, OperatingSystem, RootVolume,
     ServerDescription, ServerParameters, described,
 };
-use crate::DeletionPolicy;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -37,6 +36,7 @@ pub fn read(
     }
     fields.raw("metadata");
     refused(&mut fields)?;
+    deletion_policy(&mut fields)?;
     let server = ServerParameters {
         image: fields.required("image", "give the name or ID of an image")?,
         flavor: fields.required("flavor", "give the name or ID of a flavor")?,
@@ -50,7 +50,6 @@ pub fn read(
     };
     let description = ServerDescription {
         node_labels: node_labels(&mut fields)?,
-        deletion_policy: deletion_policy(&mut fields)?,
         delete: fields.flag("delete")?.unwrap_or(false),
         maintenance: fields.flag("maintenance")?.unwrap_or(false),
         upgrade_index: fields.count("upgradeIndex", "give a whole number from 1 up")?,
@@ -143,12 +142,10 @@ fn node_labels(fields: &mut Fields) -> Result<BTreeMap<String, String>, Descript
         .collect()
 }
 
-fn deletion_policy(fields: &mut Fields) -> Result<Option<DeletionPolicy>, DescriptionError> {
+/// It is read where machines are deleted, for it counts also when the rest cannot be read.
+fn deletion_policy(fields: &mut Fields) -> Result<(), DescriptionError> {
     match fields.text("deletionPolicy")?.as_deref() {
-        None => Ok(None),
-        Some("graceful") => Ok(Some(DeletionPolicy::Graceful)),
-        Some("unsafe") => Ok(Some(DeletionPolicy::Unsafe)),
-        Some("forced") => Ok(Some(DeletionPolicy::Forced)),
+        None | Some("graceful" | "unsafe" | "forced") => Ok(()),
         Some(other) => Err(invalid(
             &fields.path("deletionPolicy"),
             &other.into(),

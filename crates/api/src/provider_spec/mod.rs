@@ -32,8 +32,6 @@ pub struct ServerDescription {
     pub kubelet: Option<semver::Version>,
     /// Labels of the Node beside those of the Machine's spec (Mirantis: `nodeLabels`).
     pub node_labels: BTreeMap<String, String>,
-    /// With how much care the machine is deleted. None: the manager's default.
-    pub deletion_policy: Option<DeletionPolicy>,
     /// Mirantis: the machine is to be deleted; can be withdrawn while it is drained.
     pub delete: bool,
     /// Mirantis: the machine is to be cordoned and drained, and to stay.
@@ -246,6 +244,38 @@ pub fn describe(
     Ok(description)
 }
 
+/// With how much care a machine is to be deleted, as far as its spec says so: also when the rest of its
+/// description cannot be read.
+#[must_use]
+pub fn policy_of(spec: &MachineSpec) -> Option<DeletionPolicy> {
+    let said = spec.provider_spec.value.as_ref().and_then(|value| value.get("deletionPolicy"));
+    let said = said.and_then(|policy| serde_json::from_value(policy.clone()).ok());
+    spec.deletion_policy.or(said)
+}
+
+/// Where the credentials are, and in which region, also when the rest of the description cannot be read:
+/// what is needed to delete by.
+///
+/// # Errors
+/// When even that cannot be told.
+pub fn credentials_of(
+    spec: &MachineSpec,
+    class: Option<&MachineClass>,
+) -> Result<(CredentialsSource, Option<String>), DescriptionError> {
+    match (&spec.provider_spec.value, class_reference(spec)) {
+        (Some(value), _) if mirantis::is_meant(value) => Ok((CredentialsSource::default(), None)),
+        (Some(value), _) => metakube::credentials_of(VALUE, value),
+        (None, Some((field, name))) => match class {
+            Some(class) => Ok(machine_class::credentials_of(class)),
+            None => {
+                let (field, name) = (field.to_owned(), name.to_owned());
+                Err(DescriptionError::NoClass { field, name })
+            }
+        },
+        (None, None) => Ok((CredentialsSource::default(), None)),
+    }
+}
+
 fn kubelet_version(spec: &MachineSpec) -> Result<semver::Version, DescriptionError> {
     let field = "spec.versions.kubelet";
     let text = spec.versions.kubelet.as_str();
@@ -268,7 +298,6 @@ fn described(server: ServerParameters, os: OperatingSystem) -> ServerDescription
         user_data: UserDataSource::default(),
         kubelet: None,
         node_labels: BTreeMap::new(),
-        deletion_policy: None,
         delete: false,
         maintenance: false,
         upgrade_index: None,

@@ -140,8 +140,8 @@ fn mirantis_is_read() {
     ] {
         value[name] = field;
     }
+    assert_eq!(policy_of(&spec(value.clone())), Some(DeletionPolicy::Unsafe));
     let read = read(value).unwrap();
-    assert_eq!(read.deletion_policy, Some(DeletionPolicy::Unsafe));
     assert_eq!((read.delete, read.upgrade_index), (true, Some(3)));
     assert_eq!(read.node_labels["stacklight"], "enabled");
     assert_eq!(read.server.root_volume, Some(RootVolume { size_gib: 120, volume_type: None }));
@@ -268,4 +268,28 @@ fn no_null_is_ever_written() {
     assert!(!text.contains("null"), "{text}");
     let text = serde_json::to_string(&class(gardener())).unwrap();
     assert!(!text.contains("null"), "{text}");
+}
+
+#[test]
+fn what_a_deletion_needs_is_read_also_from_what_is_broken() {
+    let mut value = metakube();
+    value["typo"] = json!(1);
+    value["cloudProviderSpec"]["region"] = json!("r");
+    value["cloudProviderSpec"]["flavor"] = json!(7);
+    value["cloudProviderSpec"]["password"] =
+        json!({"secretKeyRef": {"namespace": "n", "name": "s", "key": "k"}});
+    assert!(read(value.clone()).is_err());
+    let (credentials, region) = credentials_of(&spec(value), None).unwrap();
+    assert!(credentials.values.contains_key("password"));
+    assert_eq!(region.as_deref(), Some("r"));
+
+    let reference =
+        ClassReference { api_group: None, kind: "MachineClass".into(), name: "c".into() };
+    let of_class = MachineSpec { class: Some(reference), ..MachineSpec::default() };
+    let error = credentials_of(&of_class, None).unwrap_err().to_string();
+    assert!(error.contains("MachineClass c does not exist"), "{error}");
+    let mut class = class(json!({"spec": {"region": "r", "typo": 1}}));
+    class.secret_ref = Some(SecretReference { name: "s".into(), namespace: None });
+    let (credentials, region) = credentials_of(&of_class, Some(&class)).unwrap();
+    assert_eq!((credentials.secrets.len(), region.as_deref()), (1, Some("r")));
 }

@@ -2,7 +2,7 @@
 
 use crate::probe;
 use anyhow::{Context, bail};
-use drover_api::GoDuration;
+use drover_api::{DeletionPolicy, GoDuration};
 use drover_controllers::manager::{Manager, Settings};
 use drover_openstack::OpenStack;
 use drover_plan::bootstrap::{Downloads, KubeletSettings};
@@ -53,6 +53,15 @@ pub struct Tuning {
     /// How long evictions are tried before pods are deleted
     #[arg(long, default_value = "2h", value_name = "DURATION")]
     drain_timeout: GoDuration,
+    /// How careful deletions are that do not say: graceful, unsafe or forced
+    #[arg(long, default_value = "graceful", value_name = "POLICY", value_parser = deletion_policy)]
+    default_deletion_policy: DeletionPolicy,
+}
+
+fn deletion_policy(text: &str) -> Result<DeletionPolicy, String> {
+    let known = [DeletionPolicy::Graceful, DeletionPolicy::Unsafe, DeletionPolicy::Forced];
+    let found = known.into_iter().find(|policy| policy.as_str() == text);
+    found.ok_or_else(|| format!("{text:?} is no policy; give graceful, unsafe or forced"))
 }
 
 impl Tuning {
@@ -60,6 +69,7 @@ impl Tuning {
         settings.concurrent_machines = self.concurrent_machines.max(1);
         settings.machine.join_timeout = self.join_timeout.0;
         settings.machine.drain_timeout = self.drain_timeout.0;
+        settings.machine.deletion_policy = self.default_deletion_policy;
     }
 }
 

@@ -100,25 +100,36 @@ async fn claim(
         machine: machine.uid().unwrap_or_default(),
         name: name_of(machine),
     };
-    let Ok(description) = described else {
-        // Enough to delete by: the marks are the identity, and the manager's credentials remain.
-        let (credentials, parameters) = Default::default();
-        return Ok(Claim { owner, credentials, parameters });
+    let (source, parameters) = match described {
+        Ok(description) => {
+            let parameters = serde_json::to_value(&description.server).unwrap_or_default();
+            (description.credentials.clone(), parameters)
+        }
+        // The marks are the identity: with credentials and region there is enough to delete by. With
+        // others nothing would be found, and taken for nothing being left.
+        Err(_) => match description::rest_of(machine, ctx) {
+            Ok((source, region)) => (source, serde_json::json!({ "region": region })),
+            Err(error) => return Err(Ok(unknown(error.to_string()))),
+        },
     };
-    let credentials = credentials(&description.credentials, machine, ctx)
-        .await
-        .map_err(|error| unread(machine, error))?;
-    let parameters = serde_json::to_value(&description.server).unwrap_or_default();
+    let credentials =
+        credentials(&source, machine, ctx).await.map_err(|error| unread(machine, error))?;
     Ok(Claim { owner, credentials, parameters })
 }
 
 fn unread(machine: &Machine, error: description::Error) -> Result<Answer, Error> {
     match error {
         description::Error::Missing { what } => {
-            Ok(refused(&CloudError::Invalid(format!("{what} does not exist; create it"))))
+            Ok(unknown(format!("{what} does not exist; create it")))
         }
         source => Err(Error::Describe { machine: machine.name_any(), source }),
     }
+}
+
+/// The cloud cannot even be asked.
+fn unknown(message: String) -> Answer {
+    let (why, code) = (Reason::CredentialsMissing, "Unauthenticated".to_owned());
+    Answer::Refused(Refused { why, message, code, retry: Retry::OnChange })
 }
 
 /// The machine's user-data, with a token of its own in it.

@@ -3,13 +3,14 @@
 use crate::cache::Key;
 use crate::context::Context;
 use drover_api::{
-    CredentialValue, CredentialsSource, DescriptionError, Machine, Reference, ReferenceKind,
-    ServerDescription, UserDataSource, class_reference, describe,
+    CredentialValue, CredentialsSource, DescriptionError, Machine, MachineClass, Reference,
+    ReferenceKind, ServerDescription, UserDataSource, class_reference, credentials_of, describe,
 };
 use drover_provider::Credentials;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a machine's description says, or why it cannot be read.
 pub type Described = Result<ServerDescription, String>;
@@ -29,9 +30,7 @@ pub enum Error {
 /// # Errors
 /// When the API server does not answer. A description that makes no sense is an answer.
 pub async fn read(machine: &Machine, ctx: &Context) -> Result<Described, Error> {
-    let namespace = machine.namespace().unwrap_or_default();
-    let class = class_reference(&machine.spec)
-        .and_then(|(_, name)| ctx.caches.classes.get(&Key::new(namespace, name)));
+    let class = class_of(machine, ctx);
     let mut resolved = BTreeMap::new();
     loop {
         let error = match describe(&machine.spec, class.as_deref(), &resolved) {
@@ -49,6 +48,22 @@ pub async fn read(machine: &Machine, ctx: &Context) -> Result<Described, Error> 
         };
         resolved.insert(reference.clone(), value);
     }
+}
+
+/// Where the credentials of a machine are, and its region, when no more of its description can be read.
+///
+/// # Errors
+/// When even that cannot be told.
+pub fn rest_of(
+    machine: &Machine,
+    ctx: &Context,
+) -> Result<(CredentialsSource, Option<String>), DescriptionError> {
+    credentials_of(&machine.spec, class_of(machine, ctx).as_deref())
+}
+
+fn class_of(machine: &Machine, ctx: &Context) -> Option<Arc<MachineClass>> {
+    let (_, name) = class_reference(&machine.spec)?;
+    ctx.caches.classes.get(&Key::new(machine.namespace().unwrap_or_default(), name))
 }
 
 /// The credentials a description names; empty for the manager's own.

@@ -10,6 +10,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, EvictParams, Preconditions};
+use std::time::Duration;
 
 /// Evictions of one node that are under way at once.
 const AT_ONCE: usize = 16;
@@ -47,12 +48,12 @@ async fn send(departure: &Departure, ctx: &Context) -> Result<Option<Refusal>, E
         preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
         ..DeleteParams::default()
     };
-    let answer = if *why == Reason::PodOverdue {
-        pods.delete(&pod.name, &only_this_one).await.map(drop)
-    } else {
+    let answer = if *why == Reason::PodEvicted {
         let eviction =
             EvictParams { delete_options: Some(only_this_one), ..EvictParams::default() };
         pods.evict(&pod.name, &eviction).await.map(drop)
+    } else {
+        pods.delete(&pod.name, &only_this_one).await.map(drop)
     };
     judge(pod, answer, ctx)
 }
@@ -68,7 +69,9 @@ fn judge(
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(None),
         Err(kube::Error::Api(status)) => {
             let message = status.message.clone();
-            Ok(Some(Refusal { message, at: ctx.clock.now() }))
+            let asked = status.details.as_ref().map_or(0, |it| it.retry_after_seconds);
+            let pause = Duration::from_secs(asked.into());
+            Ok(Some(Refusal { message, at: ctx.clock.now(), times: 1, pause }))
         }
         Err(source) => Err(WriteError::new("evict", "Pod", pod, source).into()),
     }

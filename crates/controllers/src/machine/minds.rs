@@ -80,7 +80,10 @@ impl Minds {
         let mut minds = self.lock();
         let mind = minds.entry(uid(machine)).or_default();
         match refusal {
-            Some(refusal) => mind.refused.insert(pod.clone(), refusal),
+            Some(mut refusal) => {
+                refusal.times += mind.refused.get(pod).map_or(0, |before| before.times);
+                mind.refused.insert(pod.clone(), refusal)
+            }
             None => mind.refused.remove(pod),
         };
     }

@@ -26,20 +26,37 @@ fn budget(name: &str, selector: Value, allowed: i32) -> Arc<PodDisruptionBudget>
         from_value(json!({
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"selector": selector},
-            "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+            "status": {"disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 3},
         }))
         .unwrap(),
     )
 }
 
-fn drain(pods: &[Arc<Pod>], budgets: &[Arc<PodDisruptionBudget>], deadline: Option<i64>) -> Plan {
-    plan(&Observed {
+const NONE: &BTreeMap<PodKey, Refusal> = &BTreeMap::new();
+
+/// A drain that just began and may take for ever.
+fn seen(pods: &[Arc<Pod>]) -> Observed<'_> {
+    Observed {
         pods,
-        budgets,
-        refused: &BTreeMap::new(),
-        deadline: deadline.map(at),
+        budgets: &[],
+        volumes: Volumes { node: "here", ..Volumes::default() },
+        moving: None,
+        detach_timeout: Duration::from_secs(120),
+        refused: NONE,
+        deadline: None,
         now: at(0),
-    })
+    }
+}
+
+fn drain(pods: &[Arc<Pod>], budgets: &[Arc<PodDisruptionBudget>], deadline: Option<i64>) -> Plan {
+    let then = OnDrainTimeout::DeletePods;
+    let deadline = deadline.map(|end| Deadline { at: at(end), then });
+    plan(&Observed { budgets, deadline, ..seen(pods) })
+}
+
+/// The pods that leave now.
+fn leaving(plan: &Plan) -> Vec<&str> {
+    plan.departures.iter().map(|it| it.pod.name.as_str()).collect()
 }
 
 #[test]
@@ -60,8 +77,7 @@ fn each_kind_of_pod_has_its_verdict() {
     let stays: Vec<String> =
         plan.stays.iter().map(|it| format!("{} {}", it.pod.name, it.why.as_str())).collect();
     assert_eq!(stays, ["leaving PodTerminating", "owned PodEvicted", "unmanaged PodEvicted"]);
-    let leave: Vec<&str> = plan.departures.iter().map(|it| it.pod.name.as_str()).collect();
-    assert_eq!(leave, ["owned", "unmanaged"]);
+    assert_eq!(leaving(&plan), ["owned", "unmanaged"]);
     assert!(drain(&pods[..4], &[], None).is_done());
 }
 
@@ -71,7 +87,7 @@ fn a_budget_is_spent_within_one_pass_and_named_when_it_blocks() {
     let two = budget("web", json!({"matchLabels": {"app": "web"}}), 2);
     let plan = drain(&pods, &[two], None);
     assert_eq!(plan.departures.len(), 2);
-    assert!(!plan.is_blocked(), "two are on their way");
+    assert_eq!(plan.reason(), Reason::PodsLeaving, "two are on their way");
     assert_eq!(
         plan.story(),
         "3 pods left: default/c: a disruption budget allows no disruption now (PodDisruptionBudget web); \
@@ -79,25 +95,31 @@ fn a_budget_is_spent_within_one_pass_and_named_when_it_blocks() {
     );
     let none = budget("all", json!({}), 0);
     let plan = drain(&pods, &[none], None);
-    assert!(plan.is_blocked() && plan.departures.is_empty());
+    assert_eq!((plan.reason(), leaving(&plan)), (Reason::PodsBlocked, vec![]));
     assert_eq!(plan.next, Some(at(30)));
     let other = budget("db", json!({"matchLabels": {"app": "db"}}), 0);
     assert_eq!(drain(&pods, &[other], None).departures.len(), 3);
 }
 
 #[test]
-fn a_refused_pod_pauses_and_tells_what_was_said() {
-    let pods = [plain("a")];
-    let refusal = Refusal { message: "too many requests".into(), at: at(-4) };
-    let refused = BTreeMap::from([(PodKey::of(&pods[0]), refusal)]);
-    let mut seen =
-        Observed { pods: &pods, budgets: &[], refused: &refused, deadline: None, now: at(0) };
-    let first = plan(&seen);
-    assert!(first.is_blocked());
+fn a_refused_pod_pauses_ever_longer_and_tells_what_was_said() {
+    let pods = [plain("a"), plain("b")];
+    let refusal = |times, pause| Refusal {
+        message: "too many requests".into(),
+        at: at(0),
+        times,
+        pause: Duration::from_secs(pause),
+    };
+    let until: Vec<Timestamp> =
+        [(1, 0), (2, 0), (3, 0), (9, 0), (1, 10)].map(|(n, s)| refusal(n, s).until()).to_vec();
+    assert_eq!(until, [5, 10, 20, 60, 10].map(at));
+    let refused = BTreeMap::from([(PodKey::of(&pods[0]), refusal(1, 0))]);
+    let first = plan(&Observed { refused: &refused, ..seen(&pods) });
+    assert_eq!(leaving(&first), ["b"], "the others need not wait for it");
     assert!(first.story().contains("too many requests"), "{}", first.story());
-    assert_eq!(first.next, Some(at(6)));
-    seen.now = at(6);
-    assert_eq!(plan(&seen).departures.len(), 1);
+    assert_eq!(first.next, Some(at(5)));
+    let again = plan(&Observed { refused: &refused, now: at(5), ..seen(&pods[..1]) });
+    assert_eq!(leaving(&again), ["a"]);
 }
 
 #[test]
@@ -122,3 +144,78 @@ fn an_unready_pod_is_left_to_the_eviction_to_judge() {
     let pods = [pod("a", |pod| pod["status"]["conditions"][0]["status"] = json!("False"))];
     assert_eq!(drain(&pods, &[budget("all", json!({}), 0)], None).departures.len(), 1);
 }
+
+#[test]
+fn a_deadline_that_only_evicts_never_deletes() {
+    let pods = [plain("a")];
+    let none = [budget("all", json!({}), 0)];
+    let deadline = Some(Deadline { at: at(-9999), then: OnDrainTimeout::KeepEvicting });
+    let plan = plan(&Observed { budgets: &none, deadline, ..seen(&pods) });
+    assert_eq!((plan.reason(), leaving(&plan)), (Reason::PodsBlocked, vec![]));
+}
+
+#[test]
+fn critical_pods_leave_when_no_other_is_left() {
+    let of = |name: &str, class: &str, priority: Value| {
+        pod(name, |pod| {
+            pod["spec"]["priorityClassName"] = json!(class);
+            pod["spec"]["priority"] = priority;
+        })
+    };
+    let pods = [
+        of("dns", "system-cluster-critical", json!(2_000_000_000)),
+        of("storage", "system-node-critical", Value::Null),
+        of("web", "important", json!(1000)),
+        plain("batch"),
+    ];
+    let plan = drain(&pods, &[], None);
+    assert_eq!(leaving(&plan), ["web", "batch"]);
+    let waits = plan.stays.iter().filter(|it| it.why == Reason::PodOfLaterTier);
+    assert_eq!(waits.count(), 2);
+    assert_eq!(leaving(&drain(&pods[..2], &[], None)), ["storage", "dns"]);
+}
+
+/// Gardener's scenario 22.
+#[test]
+fn a_budget_that_can_never_be_satisfied_is_told_from_one_that_may() {
+    let of = |metadata: Value, status: Value| -> Arc<PodDisruptionBudget> {
+        let mut value = json!({
+            "metadata": {"name": "web", "namespace": "default", "generation": 2},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}},
+            "status": {
+                "observedGeneration": 2, "expectedPods": 3, "currentHealthy": 3, "desiredHealthy": 3,
+                "disruptionsAllowed": 0,
+            },
+        });
+        for (part, change) in [("metadata", metadata), ("status", status)] {
+            for (field, new) in change.as_object().unwrap() {
+                value[part][field] = new.clone();
+            }
+        }
+        Arc::new(from_value(value).unwrap())
+    };
+    let pods = [plain("a")];
+    let reason = |budgets: &[Arc<PodDisruptionBudget>]| drain(&pods, budgets, None).reason();
+    let none = || json!({});
+    let never = of(none(), none());
+    let plan = drain(&pods, std::slice::from_ref(&never), None);
+    assert_eq!(plan.reason(), Reason::BudgetUnsatisfiable);
+    assert!(plan.story().contains("PodDisruptionBudget web"), "{}", plan.story());
+    for may in [
+        of(none(), json!({"observedGeneration": 1})),
+        of(none(), json!({"currentHealthy": 2})),
+        of(none(), json!({"disruptedPods": {"b": "2027-01-15T08:00:00Z"}})),
+        of(none(), json!({"expectedPods": 0})),
+    ] {
+        assert_eq!(reason(&[may]), Reason::PodsBlocked);
+    }
+    let second = of(json!({"name": "web2"}), json!({"disruptionsAllowed": 1}));
+    let first = of(none(), json!({"disruptionsAllowed": 1}));
+    assert_eq!(
+        reason(&[first, second]),
+        Reason::BudgetUnsatisfiable,
+        "an eviction is refused for ever when two budgets protect the pod"
+    );
+}
+
+mod volumes;

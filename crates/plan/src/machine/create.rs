@@ -6,9 +6,15 @@ use crate::node;
 use crate::reason::Reason;
 use drover_api::{
     ConditionStatus, ConditionType, MachineAddress, OperationState, OperationType, Phase,
-    ProviderState,
+    ProviderState, find_condition,
 };
 use jiff::Timestamp;
+use kube::ResourceExt;
+use std::time::Duration;
+
+/// How long a Node that was deleted may take to come back while its server runs: a kubelet registers again
+/// only when it starts.
+const NODE_RETURN: Duration = Duration::from_secs(300);
 
 /// Goes on with a machine that has no Node.
 pub fn go_on(draft: &mut Draft) {
@@ -71,14 +77,30 @@ fn node_lost(draft: &mut Draft) {
 fn deadline(draft: &Draft) -> Timestamp {
     let machine = draft.seen.machine;
     let born = machine.metadata.creation_timestamp.as_ref().map_or(draft.seen.now, |time| time.0);
-    let lost = draft.status.conditions.iter().find(|condition| {
-        condition.type_ == ConditionType::NodeJoined.as_str()
-            && condition.reason == Reason::NodeGone.as_str()
-    });
-    let lost = lost.and_then(|condition| condition.last_transition_time.as_ref());
-    let from = lost.map_or(born, |time| time.0);
+    let from = lost_since(draft).unwrap_or(born);
     let given = machine.spec.creation_timeout.map(|timeout| timeout.0);
     later(from, given.unwrap_or(draft.seen.settings.join_timeout))
+}
+
+/// Since when it has no Node that had one.
+fn lost_since(draft: &Draft) -> Option<Timestamp> {
+    let joined = find_condition(&draft.status.conditions, ConditionType::NodeJoined)?;
+    let lost = joined.reason == Reason::NodeGone.as_str();
+    joined.last_transition_time.as_ref().filter(|_| lost).map(|time| time.0)
+}
+
+/// Gardener: who deletes a Node wants its machine gone. A machine that nobody would replace stays.
+fn is_abandoned(draft: &mut Draft) -> bool {
+    let owners = draft.seen.machine.owner_references();
+    let is_replaced = owners.iter().any(|owner| owner.controller == Some(true));
+    let Some(lost) = lost_since(draft).filter(|_| is_replaced) else { return false };
+    let end = later(lost, NODE_RETURN);
+    if end > draft.seen.now {
+        draft.wake_at(end);
+        return false;
+    }
+    draft.step(Step::DeleteMachine { why: Reason::NodeGone });
+    true
 }
 
 fn miss_deadline(draft: &mut Draft) {
@@ -185,10 +207,7 @@ fn await_join(draft: &mut Draft) {
     let (type_, why) = (ConditionType::NodeJoined, Reason::NodeAwaited);
     let name = node::name_of(draft.seen.machine);
     let message = format!("node {name} has not registered yet");
-    let lost = draft.status.conditions.iter().any(|condition| {
-        condition.type_ == type_.as_str() && condition.reason == Reason::NodeGone.as_str()
-    });
-    if !lost {
+    if lost_since(draft).is_none() {
         draft.condition(type_, ConditionStatus::False, why, &message);
     }
     draft.condition(ConditionType::Ready, ConditionStatus::False, why, &message);
@@ -210,7 +229,9 @@ fn await_node(draft: &mut Draft) {
             let runs = server.state == ServerState::Running;
             let why = if runs { Reason::ServerRunning } else { Reason::ServerStopped };
             draft.condition(ConditionType::ServerReady, runs.into(), why, "");
-            await_join(draft);
+            if !is_abandoned(draft) {
+                await_join(draft);
+            }
         }
         Some(Answer::Refused(refused)) => {
             await_join(draft);

@@ -7,7 +7,7 @@ use crate::reason::Reason;
 use drover_api::{
     Condition, ConditionStatus, ConditionType, CurrentStatus, DeletionPolicy, LastOperation,
     MachineStatus, OperationState, OperationType, Phase, ProviderStatus, find_condition, labels,
-    set_condition,
+    policy_of, set_condition,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -22,6 +22,8 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(2);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// How long a refusal is believed that only a change can lift: what changed may be in the cloud.
 const CHANGE_UNSEEN: Duration = Duration::from_secs(600);
+/// The same for a deletion.
+const DELETE_AGAIN: Duration = Duration::from_secs(30);
 
 pub struct Draft<'a> {
     pub seen: &'a Observed<'a>,
@@ -65,9 +67,13 @@ impl<'a> Draft<'a> {
 
     /// The pods on a node.
     pub fn pods_on(&self, node: &Node) -> Vec<Arc<Pod>> {
-        let name = node.metadata.name.as_deref();
+        self.pods_named(&node.name_any())
+    }
+
+    /// The pods on the node of this name.
+    pub fn pods_named(&self, node: &str) -> Vec<Arc<Pod>> {
         let on_it = |pod: &&Arc<Pod>| {
-            pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == name)
+            pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node))
         };
         self.seen.pods.iter().filter(on_it).cloned().collect()
     }
@@ -130,6 +136,13 @@ impl<'a> Draft<'a> {
     pub fn since(&self, type_: ConditionType) -> Option<Timestamp> {
         let condition = find_condition(&self.status.conditions, type_)?;
         condition.last_transition_time.as_ref().map(|time| time.0)
+    }
+
+    /// Whether a condition was given this reason when it was last planned.
+    pub fn was(&self, type_: ConditionType, why: Reason) -> bool {
+        let conditions = self.seen.machine.status.as_ref().map(|it| it.conditions.as_slice());
+        find_condition(conditions.unwrap_or_default(), type_)
+            .is_some_and(|condition| condition.reason == why.as_str())
     }
 
     pub fn forget(&mut self, type_: ConditionType) {
@@ -356,15 +369,24 @@ impl<'a> Draft<'a> {
 }
 
 fn policy(seen: &Observed) -> DeletionPolicy {
-    let said = seen.description.ok().and_then(|description| description.deletion_policy);
-    // What could be read once still holds when the description cannot be read any more.
-    let shown = seen.machine.status.as_ref().and_then(|status| status.deletion_policy);
-    let unread = shown.filter(|_| seen.description.is_err());
-    said.or(unread).unwrap_or(seen.settings.deletion_policy)
+    let status = seen.machine.status.as_ref();
+    let shown = status.and_then(|status| status.deletion_policy);
+    let said = policy_of(&seen.machine.spec);
+    let said = said.unwrap_or(seen.settings.deletion_policy);
+    let prepares = status
+        .and_then(|status| status.provider_status.as_ref())
+        .is_some_and(|status| status.prepare_deletion_phase.is_some());
+    let is_asked = seen.description.is_ok_and(|description| description.delete);
+    let begun = status.is_some_and(|status| status.phase == Some(Phase::Terminating));
+    // Mirantis: once a deletion began it only becomes less careful.
+    let began = begun || (prepares && is_asked);
+    shown.filter(|_| began).map_or(said, |shown| shown.max(said))
 }
 
 fn pause(refused: &Refused, heard: &Heard) -> Duration {
     match refused.retry {
+        // What a deletion lacks is often in a Secret, whose change nobody sees.
+        Retry::OnChange if heard.to == Question::Delete => DELETE_AGAIN,
         Retry::OnChange => CHANGE_UNSEEN,
         Retry::After(wait) => wait,
         Retry::Backoff => {

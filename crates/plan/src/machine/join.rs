@@ -1,7 +1,7 @@
 //! A machine with its Node: kept in step, watched, and drained when its description asks for it.
 
 use super::draft::{Draft, later};
-use super::{Answer, Question, Step, create, delete};
+use super::{Answer, Question, Step, create, request};
 use crate::node;
 use crate::reason::Reason;
 use drover_api::{
@@ -29,9 +29,15 @@ pub fn follow(draft: &mut Draft, node: &Arc<Node>) {
         adopt_id(draft, node);
     }
     keep_in_step(draft, node);
-    match delete::asked(draft) {
-        Some(why) => delete::evacuate_on_request(draft, node, why),
-        None => delete::return_to_service(draft, node),
+    if node.metadata.deletion_timestamp.is_some() {
+        // Gardener: who deletes a Node wants its machine gone. Something holds it, so there is time to drain.
+        draft.step(Step::DeleteMachine { why: Reason::NodeGone });
+    }
+    match request::asked(draft) {
+        Some(why) => request::fulfil(draft, node, why),
+        // Nothing is withdrawn by a description that cannot be read.
+        None if draft.seen.description.is_err() => {}
+        None => request::withdraw(draft, node),
     }
     watch(draft, node, is_new);
 }

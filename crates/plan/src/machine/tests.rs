@@ -3,7 +3,9 @@
 mod deletion;
 
 use super::*;
-use drover_api::{ConditionStatus, Phase, ProviderSpec, Resolved, Versions, describe};
+use drover_api::{
+    ConditionStatus, OperationState, Phase, ProviderSpec, Resolved, Versions, describe,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{from_value, json};
 
@@ -20,6 +22,7 @@ struct World {
     nodes: Vec<Arc<Node>>,
     pods: Vec<Arc<Pod>>,
     budgets: Vec<Arc<PodDisruptionBudget>>,
+    claims: Vec<Arc<PersistentVolumeClaim>>,
     attachments: Vec<Arc<VolumeAttachment>>,
     has_target: bool,
     heard: Option<Heard>,
@@ -57,6 +60,7 @@ impl World {
             nodes: vec![],
             pods: vec![],
             budgets: vec![],
+            claims: vec![],
             attachments: vec![],
             has_target: true,
             heard: None,
@@ -94,6 +98,7 @@ impl World {
             nodes: &self.nodes,
             pods: &self.pods,
             budgets: &self.budgets,
+            claims: &self.claims,
             attachments: &self.attachments,
             has_target: self.has_target,
             heard: self.heard.as_ref(),
@@ -235,6 +240,7 @@ fn steps(plan: &Plan) -> Vec<String> {
                 departures.iter().map(|it| format!("{} {}", it.why.as_str(), it.pod)).collect();
             pods.join(", ")
         }
+        Step::Detach { attachments } => format!("detach {}", attachments.len()),
         Step::DeleteToken => "delete token".into(),
         Step::DeleteMachine { why } => format!("delete machine: {}", why.as_str()),
         Step::Release { .. } => "release".into(),

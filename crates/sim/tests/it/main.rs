@@ -1,9 +1,12 @@
 //! Whole worlds in one process, on a paused clock.
 
 mod death;
+mod deletion;
 mod drain;
 mod leader;
 mod manifests;
 mod oddities;
 mod storm;
 mod story;
+mod volumes;
+mod workload;

@@ -60,7 +60,8 @@ fn a_drain_that_waits_names_pod_and_budget_and_never_deletes_early() {
         world.now = now;
         let plan = world.pass();
         assert!(!steps(&plan).iter().any(|it| it.contains("default/web") || it.contains("server")));
-        assert_eq!(world.condition("Drained"), "False(PodsBlocked)");
+        assert_eq!(world.condition("Drained"), "False(BudgetUnsatisfiable)");
+        assert_eq!(plan.status.last_operation.as_ref().unwrap().state, OperationState::Failed);
         let text = serde_json::to_string(&plan.status.conditions).unwrap();
         assert!(
             text.contains("default/web") && text.contains("PodDisruptionBudget web-pdb"),
@@ -75,33 +76,143 @@ fn a_drain_that_waits_names_pod_and_budget_and_never_deletes_early() {
     assert_eq!(steps(&world.pass()), ["delete server"]);
 }
 
+/// MetaKube's scenario 23 and Gardener's 25.
 #[test]
 fn nothing_is_evicted_where_it_would_not_help() {
-    let skips: [fn(&mut World); 3] = [
-        |world| world.nodes = vec![not_ready()],
-        |world| world.has_target = false,
-        |world| {
+    let long_silent = || {
+        let silent = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(-300).to_string()}]);
+        node(json!({"status": {"conditions": silent}}))
+    };
+    let read_only = || {
+        let conditions = json!([
+            {"type": "Ready", "status": "True", "lastTransitionTime": at(-900).to_string()},
+            {"type": "ReadonlyFilesystem", "status": "True", "lastTransitionTime": at(-300).to_string()},
+        ]);
+        node(json!({"status": {"conditions": conditions}}))
+    };
+    let forced = |value: &'static str| {
+        move |world: &mut World| {
+            let label = (labels::FORCE_DELETION.to_owned(), value.to_owned());
+            world.machine.metadata.labels = Some(BTreeMap::from([label]));
+        }
+    };
+    let skips: Vec<Box<dyn Fn(&mut World)>> = vec![
+        Box::new(move |world| world.nodes = vec![long_silent()]),
+        Box::new(move |world| world.nodes = vec![read_only()]),
+        Box::new(|world| world.has_target = false),
+        Box::new(|world| {
             let marked = json!({"metadata": {"annotations": {labels::NODE_SKIP_EVICTION: ""}}});
             world.nodes = vec![node(marked)];
-        },
+        }),
+        Box::new(forced("true")),
+        Box::new(forced("True")),
+        Box::new(forced("1")),
     ];
     for skip in skips {
         let mut world = World::running();
         world.pods = vec![pod("web", json!({}))];
         skip(&mut world);
         world.delete();
-        assert_eq!(steps(&world.pass()), ["delete server"]);
+        assert_eq!(steps(&world.pass()), ["patch node: NodeCordoned", "delete server"]);
         assert_eq!(world.condition("Drained"), "True(DrainSkipped)");
     }
     let mut world = World::running();
     world.pods = vec![pod("web", json!({}))];
-    world.description.as_mut().unwrap().deletion_policy = Some(DeletionPolicy::Unsafe);
+    forced("yes")(&mut world);
+    world.delete();
+    assert_eq!(steps(&world.pass()), ["patch node: NodeCordoned", "PodEvicted default/web"]);
+    let mut world = World::running();
+    world.pods = vec![pod("web", json!({}))];
+    world.machine.spec.deletion_policy = Some(DeletionPolicy::Unsafe);
     world.delete();
     let plan = world.pass();
     assert_eq!(steps(&plan), ["delete server"]);
     assert_eq!(plan.status.deletion_policy, Some(DeletionPolicy::Unsafe));
 }
 
+/// Gardener's fast path: a node is forced after it was silent for five minutes. What differs: its pods are
+/// ended only when the server is off, for they may run twice otherwise.
+#[test]
+fn a_silent_node_gets_five_minutes_and_its_volumes_are_freed_when_its_server_is_off() {
+    let mut world = World::running();
+    world.pods = vec![pod("web", json!({}))];
+    world.attachments = vec![attachment("pv-1")];
+    let silent =
+        json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(0).to_string()}]);
+    world.nodes = vec![node(json!({"status": {"conditions": silent}}))];
+    world.now = 60;
+    world.delete();
+    let plan = world.pass();
+    assert_eq!(steps(&plan), ["patch node: NodeCordoned"]);
+    assert_eq!(world.condition("Drained"), "False(NodeUnreachable)");
+    assert_eq!(plan.wake, Wake::After(Duration::from_secs(240)));
+    world.now = 300;
+    assert_eq!(steps(&world.pass()), ["delete server"]);
+    let after = Duration::from_secs(2);
+    world.answer(Question::Delete, Answer::Deleting { waits_for: "server s-1".into(), after });
+    assert!(world.pass().steps.is_empty(), "the server may still write to its volumes");
+    world.answer(Question::Delete, Answer::Gone);
+    let plan = world.pass();
+    let end =
+        ["detach 1", "PodBereaved default/web", "delete node nodes-abc", "delete token", "release"];
+    assert_eq!(steps(&plan), end);
+    let Step::Leave { departures } = &plan.steps[1] else { panic!("pods") };
+    assert_eq!(departures[0].grace, Some(0));
+}
+
+#[test]
+fn a_node_that_is_gone_leaves_its_volumes_to_be_freed() {
+    let mut world = World::running();
+    world.nodes = vec![];
+    world.attachments = vec![attachment("pv-1")];
+    world.delete();
+    assert_eq!(steps(&world.pass()), ["delete server"]);
+    world.answer(Question::Delete, Answer::Gone);
+    assert_eq!(steps(&world.pass()), ["detach 1", "delete token", "release"]);
+}
+
+/// Cluster API's order: pre-drain hooks, drain, detach, pre-terminate hooks, server.
+#[test]
+fn hooks_hold_the_deletion_before_the_drain_and_before_the_server_goes() {
+    let mut world = World::running();
+    world.pods = vec![pod("web", json!({}))];
+    let (drain, end) = (
+        format!("{}backup", labels::HOOK_PRE_DRAIN),
+        format!("{}etcd", labels::HOOK_PRE_TERMINATE),
+    );
+    let hooks = [(drain.clone(), "velero".to_owned()), (end.clone(), String::new())];
+    world.machine.metadata.annotations = Some(BTreeMap::from(hooks));
+    world.delete();
+    let plan = world.pass();
+    assert!(plan.steps.is_empty());
+    assert_eq!(world.condition("Drained"), "False(HookAwaited)");
+    let text = serde_json::to_string(&plan.status.conditions).unwrap();
+    assert!(text.contains(&format!("{drain} (velero)")), "{text}");
+    world.now = 9000;
+    assert!(world.pass().steps.is_empty(), "a hook is waited for without limit");
+    world.machine.metadata.annotations.as_mut().unwrap().remove(&drain);
+    let plan = world.pass();
+    assert_eq!(steps(&plan), ["patch node: NodeCordoned", "PodEvicted default/web"]);
+    assert!(plan.promises, "the drain's clock starts now, also for the next manager");
+    world.now = 16_199;
+    assert_eq!(steps(&world.pass()), ["PodEvicted default/web"]);
+    world.pods = vec![];
+    assert!(world.pass().steps.is_empty());
+    assert_eq!(world.condition("ServerDeleted"), "False(HookAwaited)");
+    world.machine.metadata.annotations = None;
+    assert_eq!(steps(&world.pass()), ["delete server"]);
+
+    for (policy, waits) in [(DeletionPolicy::Unsafe, true), (DeletionPolicy::Forced, false)] {
+        let mut world = World::running();
+        let hooks = [(drain.clone(), String::new()), (end.clone(), String::new())];
+        world.machine.metadata.annotations = Some(BTreeMap::from(hooks));
+        world.machine.spec.deletion_policy = Some(policy);
+        world.delete();
+        assert_eq!(world.pass().steps.is_empty(), waits, "{policy:?}");
+    }
+}
+
+/// Gardener's scenario 17 and Mirantis' policies: retried for ever, unless forced.
 #[test]
 fn a_cloud_that_refuses_to_delete_is_asked_again_unless_forced() {
     let mut world = World::running();
@@ -119,9 +230,83 @@ fn a_cloud_that_refuses_to_delete_is_asked_again_unless_forced() {
     assert!(plan.steps.is_empty());
     assert_eq!(plan.status.error_reason.as_deref(), Some("DeleteError"));
     assert_eq!(plan.wake, Wake::After(Duration::from_secs(2)));
-    world.description.as_mut().unwrap().deletion_policy = Some(DeletionPolicy::Forced);
+    world.machine.spec.deletion_policy = Some(DeletionPolicy::Forced);
     assert!(world.pass().steps.is_empty());
     world.heard.as_mut().unwrap().refusals = 3;
+    world.attachments = vec![attachment("pv-1")];
+    let plan = world.pass();
+    assert_eq!(
+        steps(&plan),
+        ["delete node nodes-abc", "delete token", "release"],
+        "nothing is detached from a server that may run"
+    );
+    let event = plan.events.last().unwrap();
+    assert_eq!(event.why, Reason::LeftBehind);
+    for word in ["openstack:///s-1", "uid-1", "the cloud's words"] {
+        assert!(event.note.contains(word), "{word} is not in {}", event.note);
+    }
+
+    let mut world = World::running();
+    world.machine.spec.deletion_policy = Some(DeletionPolicy::Forced);
+    world.delete();
+    assert_eq!(steps(&world.pass()), ["delete server"]);
+    let after = Duration::from_secs(2);
+    for (now, ends) in [(1, false), (299, false), (300, true)] {
+        world.now = now;
+        world.answer(Question::Delete, Answer::Deleting { waits_for: "x".into(), after });
+        let plan = world.pass();
+        assert_eq!(steps(&plan).contains(&"release".to_owned()), ends, "after {now} s");
+    }
+}
+
+/// Mirantis: after the deletion began the policy moves in one direction only.
+#[test]
+fn a_policy_can_only_be_relaxed_once_the_deletion_began() {
+    let mut world = World::running();
+    world.machine.spec.deletion_policy = Some(DeletionPolicy::Unsafe);
+    world.passes(1);
+    world.machine.spec.deletion_policy = Some(DeletionPolicy::Graceful);
+    assert_eq!(world.pass().status.deletion_policy, Some(DeletionPolicy::Graceful));
+    world.delete();
+    world.pods = vec![pod("web", json!({}))];
+    world.passes(1);
+    for (said, holds) in [
+        (DeletionPolicy::Unsafe, DeletionPolicy::Unsafe),
+        (DeletionPolicy::Graceful, DeletionPolicy::Unsafe),
+        (DeletionPolicy::Forced, DeletionPolicy::Forced),
+        (DeletionPolicy::Unsafe, DeletionPolicy::Forced),
+    ] {
+        world.machine.spec.deletion_policy = Some(said);
+        assert_eq!(world.pass().status.deletion_policy, Some(holds));
+    }
+    let value =
+        json!({"kind": "OpenstackMachineProviderSpec", "deletionPolicy": "forced", "typo": 1});
+    let mut world = World::running();
+    world.machine.spec.provider_spec.value = Some(value);
+    world.description = Err("spec.providerSpec.value.typo: unknown field".into());
+    world.delete();
+    assert_eq!(
+        world.pass().status.deletion_policy,
+        Some(DeletionPolicy::Forced),
+        "a description that is broken elsewhere still says how to delete"
+    );
+}
+
+/// MetaKube's scenario 35 and Gardener's lesson: what is missing is named, and the deletion resumes.
+#[test]
+fn a_deletion_without_credentials_says_what_it_needs_and_resumes() {
+    let mut world = World::running();
+    world.description = Err("MachineClass small does not exist in the namespace; create it".into());
+    world.delete();
+    assert_eq!(steps(&world.pass()).last().unwrap(), "delete server");
+    world.refuse(Question::Delete, Reason::CredentialsMissing, Retry::OnChange);
+    let plan = world.pass();
+    assert!(plan.steps.is_empty(), "without credentials nobody knows that nothing is left");
+    assert_eq!(world.condition("ServerDeleted"), "False(CredentialsMissing)");
+    assert_eq!(plan.wake, Wake::After(Duration::from_secs(30)));
+    world.now += 30;
+    assert_eq!(steps(&world.pass()), ["delete server"]);
+    world.answer(Question::Delete, Answer::Gone);
     assert_eq!(steps(&world.pass()).last().unwrap(), "release");
 }
 
@@ -164,20 +349,78 @@ fn maintenance_drains_and_gives_back_only_what_drover_cordoned() {
     );
 }
 
+/// Mirantis: `prepareDeletionPhase` goes from started over aborting to nothing, or to completed; failed
+/// shows an error as long as it lasts.
 #[test]
 fn a_deletion_asked_for_in_the_description_can_be_withdrawn_while_it_drains() {
     let mut world = World::running();
     world.pods = vec![pod("web", json!({}))];
+    let shown = |plan: &Plan| {
+        let status = plan.status.provider_status.clone().unwrap();
+        (status.delete, status.prepare_deletion_phase.unwrap_or_default())
+    };
     world.description.as_mut().unwrap().delete = true;
     let plan = world.pass();
-    let status = plan.status.provider_status.unwrap();
-    assert_eq!(
-        (status.delete, status.prepare_deletion_phase.as_deref()),
-        (Some(true), Some("started"))
-    );
+    assert_eq!(shown(&plan), (Some(true), "started".to_owned()));
+    assert!(plan.promises, "the drain's clock is written down");
+    assert_eq!(steps(&plan), ["patch node: NodeCordoned", "PodEvicted default/web"]);
+    world.trouble = Some("failed to evict".into());
+    assert_eq!(shown(&world.pass()).1, "failed");
+    world.trouble = None;
+    assert_eq!(shown(&world.pass()).1, "started");
+
     world.description.as_mut().unwrap().delete = false;
-    assert_eq!(steps(&world.pass()), ["patch node: MaintenanceEnded"]);
+    let abort = world.pass();
+    assert_eq!(steps(&abort), ["patch node: MaintenanceEnded"]);
+    assert_eq!(shown(&abort), (Some(true), "aborting".to_owned()));
+    let aborted = world.pass();
+    assert_eq!(shown(&aborted), (Some(false), String::new()));
+    assert!(aborted.steps.is_empty() && aborted.status.drain.is_none());
+    assert_eq!(world.condition("Drained"), "");
+
     world.description.as_mut().unwrap().delete = true;
+    world.passes(1);
+    world.now = 7199;
+    assert_eq!(steps(&world.pass()), ["PodEvicted default/web"], "the clock began anew");
     world.pods = vec![];
-    assert!(steps(&world.pass()).contains(&"delete machine: DeletionRequested".to_owned()));
+    let plan = world.pass();
+    assert_eq!(shown(&plan), (Some(true), "completed".to_owned()));
+    assert!(
+        plan.promises && steps(&plan).contains(&"delete machine: DeletionRequested".to_owned())
+    );
+}
+
+/// Gardener: a Node that is deleted takes its machine with it, drained when something holds the Node.
+#[test]
+fn a_deleted_node_costs_the_machine_once() {
+    let mut world = World::running();
+    let owner = json!([{"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineSet", "name": "s", "uid": "s", "controller": true}]);
+    world.machine.metadata.owner_references = Some(from_value(owner).unwrap());
+    world.nodes = vec![];
+    assert_eq!(steps(&world.pass()), ["look"]);
+    world.answer(Question::Look, Answer::Seen(Some(server())));
+    assert!(world.pass().steps.is_empty(), "its kubelet may register again");
+    world.now = 300;
+    world.answer(Question::Look, Answer::Seen(Some(server())));
+    assert_eq!(steps(&world.pass()), ["delete machine: NodeGone"]);
+    world.machine.metadata.owner_references = None;
+    assert!(world.pass().steps.is_empty(), "nobody would replace it");
+
+    let mut world = World::running();
+    world.pods = vec![pod("web", json!({}))];
+    let held =
+        json!({"metadata": {"deletionTimestamp": at(5).to_string(), "finalizers": ["other"]}});
+    world.nodes = vec![node(held)];
+    assert_eq!(steps(&world.pass()), ["delete machine: NodeGone"]);
+    world.delete();
+    assert_eq!(steps(&world.pass()), ["patch node: NodeCordoned", "PodEvicted default/web"]);
+}
+
+fn attachment(volume: &str) -> Arc<VolumeAttachment> {
+    let value = json!({
+        "metadata": {"name": format!("csi-{volume}"), "uid": volume},
+        "spec": {"attacher": "cinder", "nodeName": "nodes-abc", "source": {"persistentVolumeName": volume}},
+        "status": {"attached": true},
+    });
+    Arc::new(from_value(value).unwrap())
 }

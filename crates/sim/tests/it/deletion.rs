@@ -1,0 +1,280 @@
+//! How machines end: in which order, on whose wish, and when something is missing or broken.
+
+use crate::manifests::{good, with};
+use crate::workload::{
+    CHAPTER, budget, change, condition, gone, node_of, reason, running, until, workload,
+};
+use drover_lab::cloud::{Effect, Fault};
+use drover_sim::faults::{Call, Life};
+use drover_sim::stage::{NAMESPACE, Stage};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+async fn two_nodes() -> anyhow::Result<(Stage, drover_sim::stage::Working, Vec<drover_api::Machine>)>
+{
+    let stage = Stage::start().await?;
+    let manager = stage.work(stage.wires(&Life::long()))?;
+    stage.apply_example(2).await?;
+    let machines = stage.whole(2, &BTreeSet::new(), CHAPTER).await?.machines;
+    Ok((stage, manager, machines))
+}
+
+/// Gardener's scenario 16. What differs: why the node is drained stands in the annotation of its cordon, not
+/// in a condition of the Node.
+#[tokio::test(start_paused = true)]
+async fn full_deletion_order() -> anyhow::Result<()> {
+    let (stage, builder, _) = two_nodes().await?;
+    stage.create(&workload("web", 1)).await?;
+    let node = node_of(&running(&stage, "web", 1).await?[0]);
+    builder.end().await?;
+    let life = Life::until(u64::MAX, Call::is_write);
+    let manager = stage.work(stage.wires(&life))?;
+    let machine = stage.machines().get(&node).await?;
+    stage.machines().delete(&node, &DeleteParams::default()).await?;
+    gone(&stage, &machine).await?;
+    let log = life.log();
+    let first = |begins: &str, ends: &str| {
+        let found = log.iter().position(|call| call.starts_with(begins) && call.ends_with(ends));
+        found.unwrap_or_else(|| panic!("no {begins} .. {ends} in {log:#?}"))
+    };
+    let order = [
+        first("PATCH /api/v1/nodes/", &node),
+        first("POST /api/v1/namespaces/", "/eviction"),
+        first("DELETE /compute", ""),
+        first("DELETE /network", ""),
+        first("DELETE /api/v1/nodes/", &node),
+        first("PATCH /apis/cluster.k8s.io/", &format!("/machines/{node}")),
+    ];
+    assert!(order.is_sorted(), "{order:?} in {log:#?}");
+    manager.end().await
+}
+
+/// Gardener's #1055 and MetaKube's scenario 32: a Node that is deleted takes its machine with it.
+#[tokio::test(start_paused = true)]
+async fn kubectl_delete_node_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()> {
+    let (stage, manager, machines) = two_nodes().await?;
+    stage.nodes().delete(&machines[0].name_any(), &DeleteParams::default()).await?;
+    let old = machines[0].uid().into_iter().collect();
+    let whole = stage.whole(2, &old, Duration::from_secs(1800)).await?;
+    assert_eq!(whole.cloud.servers_made, 3, "one replacement");
+    assert_eq!(whole.made_twice(), None);
+    manager.end().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_deleted_in_openstack_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()>
+{
+    let (stage, manager, machines) = two_nodes().await?;
+    let name = machines[0].name_any();
+    let servers = stage.census().await?.cloud.servers;
+    let server = servers.iter().find(|it| it.name == name).expect("its server");
+    assert!(stage.world.cloud().vanish(&server.id));
+    let old = machines[0].uid().into_iter().collect();
+    let whole = stage.whole(2, &old, Duration::from_secs(1800)).await?;
+    assert_eq!(whole.cloud.servers_made, 3, "one replacement");
+    assert_eq!(whole.made_twice(), None);
+    manager.end().await
+}
+
+/// Cluster API's hooks.
+#[tokio::test(start_paused = true)]
+async fn hooks_hold_a_deletion_at_their_step() -> anyhow::Result<()> {
+    let (stage, manager, machines) = two_nodes().await?;
+    let name = machines[0].name_any();
+    let drain = "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup";
+    let end = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd";
+    change(&stage, &name, json!({ "metadata": { "annotations": { drain: "velero", end: "" } } }))
+        .await?;
+    stage.machines().delete(&name, &DeleteParams::default()).await?;
+    let message = reason(&stage, &name, "Drained", "HookAwaited").await?;
+    assert!(message.contains("backup (velero)"), "{message}");
+    tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+    let node = stage.nodes().get(&name).await?;
+    assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None, "it is not even cordoned");
+    change(&stage, &name, json!({ "metadata": { "annotations": { drain: null } } })).await?;
+    reason(&stage, &name, "ServerDeleted", "HookAwaited").await?;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let server = stage.census().await?.cloud.servers;
+    assert!(server.iter().any(|it| it.name == name), "the server waits, too");
+    change(&stage, &name, json!({ "metadata": { "annotations": { end: null } } })).await?;
+    gone(&stage, &machines[0]).await?;
+    manager.end().await
+}
+
+/// A machine of Mirantis' dialect that nobody owns.
+fn mirantis(name: &str) -> Value {
+    let value = json!({
+        "apiVersion": "openstackproviderconfig.k8s.io/v1alpha1", "kind": "OpenstackMachineProviderSpec",
+        "availabilityZone": "dbl1", "flavor": "m1.small", "image": "Ubuntu Noble 24.04 (2024-08-01)",
+        "networks": [{ "uuid": "metakube-mmxfcmgjkx" }],
+    });
+    with(good("Machine", name), "/spec/providerSpec/value", value)
+}
+
+fn preparation(machine: &drover_api::Machine) -> (Option<bool>, String) {
+    let status = machine.status.clone().and_then(|it| it.provider_status).unwrap_or_default();
+    (status.delete, status.prepare_deletion_phase.unwrap_or_default())
+}
+
+/// Mirantis: `delete: true` can be withdrawn while the node is drained; then it is uncordoned.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_deletion_is_withdrawn_and_made_again() -> anyhow::Result<()> {
+    let (stage, manager, machines) = two_nodes().await?;
+    stage.create(&mirantis("lone")).await?;
+    until("lone is Running", async || {
+        let phase = stage.machines().get("lone").await?.status.and_then(|it| it.phase);
+        Ok((phase == Some(drover_api::Phase::Running)).then_some(()))
+    })
+    .await?;
+    for machine in &machines {
+        crate::workload::cordon(&stage, &machine.name_any(), true).await?;
+    }
+    stage.create(&workload("web", 1)).await?;
+    stage.create(&budget("web", 1)).await?;
+    assert_eq!(node_of(&running(&stage, "web", 1).await?[0]), "lone");
+    for machine in &machines {
+        crate::workload::cordon(&stage, &machine.name_any(), false).await?;
+    }
+    let ask =
+        |delete: bool| json!({ "spec": { "providerSpec": { "value": { "delete": delete } } } });
+    let policy = |policy: &str| json!({ "spec": { "providerSpec": { "value": { "deletionPolicy": policy } } } });
+    change(&stage, "lone", policy("unsafe")).await?;
+    change(&stage, "lone", policy("graceful")).await?;
+    change(&stage, "lone", ask(true)).await?;
+    reason(&stage, "lone", "Drained", "BudgetUnsatisfiable").await?;
+    let machine = stage.machines().get("lone").await?;
+    assert_eq!(preparation(&machine), (Some(true), "started".to_owned()));
+    let node = stage.nodes().get("lone").await?;
+    assert_eq!(node.spec.and_then(|spec| spec.unschedulable), Some(true));
+
+    change(&stage, "lone", ask(false)).await?;
+    until("the request is withdrawn", async || {
+        let machine = stage.machines().get("lone").await?;
+        Ok((preparation(&machine) == (Some(false), String::new())).then_some(()))
+    })
+    .await?;
+    let node = stage.nodes().get("lone").await?;
+    assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None);
+
+    change(&stage, "lone", ask(true)).await?;
+    reason(&stage, "lone", "Drained", "BudgetUnsatisfiable").await?;
+    change(&stage, "lone", policy("unsafe")).await?;
+    let back = change(&stage, "lone", policy("graceful")).await;
+    if let Err(error) = back {
+        assert!(format!("{error:#}").contains("can only become less careful"), "{error:#}");
+    } else {
+        // It was gone, or on its way, before it could be refused.
+        assert!(
+            stage
+                .machines()
+                .get_opt("lone")
+                .await?
+                .is_none_or(|it| it.metadata.deletion_timestamp.is_some())
+        );
+    }
+    gone(&stage, &machine).await?;
+    manager.end().await
+}
+
+/// Mirantis: a forced deletion ends although the cloud is stuck, and tells what may be left.
+#[tokio::test(start_paused = true)]
+async fn a_forced_deletion_ends_although_the_cloud_is_stuck() -> anyhow::Result<()> {
+    let (stage, manager, machines) = two_nodes().await?;
+    let name = machines[0].name_any();
+    stage.world.cloud().add_fault(Fault::on("compute DELETE /servers/{id}", Effect::status(503)));
+    stage.machines().delete(&name, &DeleteParams::default()).await?;
+    reason(&stage, &name, "ServerDeleted", "CloudUnavailable").await?;
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert!(stage.machines().get_opt(&name).await?.is_some(), "graceful never lets go");
+    change(&stage, &name, json!({ "spec": { "deletionPolicy": "forced" } })).await?;
+    gone(&stage, &machines[0]).await?;
+    let servers = stage.census().await?.cloud.servers;
+    let server = servers.iter().find(|it| it.name == name).expect("it was left behind");
+    let events = Api::<Event>::namespaced(stage.admin.clone(), NAMESPACE);
+    for kind in ["Machine", "MachineSet"] {
+        until(&format!("an Event of the {kind} tells what is left"), async || {
+            let all = events.list(&ListParams::default()).await?.items;
+            let told = all.iter().any(|event| {
+                let regarding = event.regarding.as_ref().and_then(|it| it.kind.as_deref());
+                let note = event.note.as_deref().unwrap_or_default();
+                regarding == Some(kind)
+                    && event.reason.as_deref() == Some("LeftBehind")
+                    && note.contains(&server.id)
+            });
+            Ok(told.then_some(()))
+        })
+        .await?;
+    }
+    manager.end().await
+}
+
+/// MetaKube's scenario 35 and its users' reports: what is missing is named, and the deletion resumes.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_without_credentials_or_class_says_what_it_needs_and_resumes()
+-> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let manager = stage.work(stage.wires(&Life::long()))?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "cloud", "namespace": NAMESPACE }, "stringData": { "password": "password" },
+    });
+    stage.create(&secret).await?;
+    let mut keyed = good("Machine", "keyed");
+    let spec = &mut keyed["spec"]["providerSpec"]["value"]["cloudProviderSpec"];
+    spec["identityEndpoint"] = json!(format!("{}/identity/v3", stage.world.cloud_url()));
+    spec["username"] = json!("drover");
+    spec["domainName"] = json!("Default");
+    spec["projectName"] = json!("drover");
+    spec["password"] =
+        json!({ "secretKeyRef": { "namespace": NAMESPACE, "name": "cloud", "key": "password" } });
+    let class = with(good("MachineClass", "small"), "/providerSpec/region", json!("dbl"));
+    let classed = with(
+        good("Machine", "classed"),
+        "/spec/providerSpec",
+        json!({ "valueFrom": { "machineClass": { "name": "small" } } }),
+    );
+    for object in [&class, &keyed, &classed] {
+        stage.create(object).await?;
+    }
+    for name in ["keyed", "classed"] {
+        reason(&stage, name, "Ready", "NodeReady").await?;
+    }
+    for object in [&secret, &class] {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        stage.api(object).delete(name, &DeleteParams::default()).await?;
+    }
+    for name in ["keyed", "classed"] {
+        stage.machines().delete(name, &DeleteParams::default()).await?;
+    }
+    let message = reason(&stage, "keyed", "ServerDeleted", "CredentialsMissing").await?;
+    assert!(message.contains("Secret kube-system/cloud does not exist; create it"), "{message}");
+    let message = reason(&stage, "classed", "ServerDeleted", "CredentialsMissing").await?;
+    assert!(message.contains("MachineClass small does not exist"), "{message}");
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!(stage.census().await?.cloud.servers.len(), 2, "nothing is let go unproven");
+    for object in [&secret, &class] {
+        stage.create(object).await?;
+    }
+    let left = stage.whole(0, &BTreeSet::new(), Duration::from_secs(600)).await?;
+    assert!(left.cloud.is_empty(), "{left}");
+    manager.end().await
+}
+
+/// MetaKube's webhook re-validated what was being deleted; here nothing is asked of it any more.
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_description_is_broken_is_deleted_all_the_same() -> anyhow::Result<()> {
+    let (stage, manager, machines) = two_nodes().await?;
+    let name = machines[0].name_any();
+    let typo = json!({ "spec": { "providerSpec": { "value": { "typo": "x" } } } });
+    stage.machines().patch(&name, &PatchParams::default(), &Patch::Merge(typo)).await?;
+    reason(&stage, &name, "Configured", "DescriptionInvalid").await?;
+    let machine = stage.machines().get(&name).await?;
+    assert_eq!(condition(&machine, "Ready").reason, "NodeReady", "it runs on");
+    stage.machines().delete(&name, &DeleteParams::default()).await?;
+    stage.whole(2, &machine.uid().into_iter().collect(), CHAPTER).await?;
+    manager.end().await
+}
