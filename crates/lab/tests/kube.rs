@@ -257,7 +257,7 @@ async fn events(mut body: Body, count: usize) -> Value {
 }
 
 /// In the order they were recorded: later ones use what earlier ones left.
-const CHAPTERS: [(&str, &str); 13] = [
+const CHAPTERS: [(&str, &str); 14] = [
     ("create", include_str!("kube/create.json")),
     ("errors", include_str!("kube/errors.json")),
     ("update", include_str!("kube/update.json")),
@@ -271,6 +271,7 @@ const CHAPTERS: [(&str, &str); 13] = [
     ("status", include_str!("kube/status.json")),
     ("crds", include_str!("kube/crds.json")),
     ("kinds", include_str!("kube/kinds.json")),
+    ("admission", include_str!("kube/admission.json")),
 ];
 
 #[tokio::test(start_paused = true)]
