@@ -10,7 +10,8 @@ use std::sync::Arc;
 pub const REPLICAS: u32 = 2;
 
 /// Writes to Kubernetes but for Events, and every call to the cloud.
-fn counts(call: &Call) -> bool {
+#[must_use]
+pub fn counts(call: &Call) -> bool {
     if call.path.starts_with("/apis/events.k8s.io/") {
         return false;
     }
