@@ -2,6 +2,9 @@
 # Builds the foreign clients that judge the lab, once per version, and prints the folder that holds them: kubectl, helm,
 # go (the program in go/) and venv (Python with the packages of python/requirements.txt).
 #
+#   tools/clients/setup.sh          make all that is missing
+#   tools/clients/setup.sh where    only print the folder
+#
 # A part that can't be made is named in one line on stderr, the others are made all the same, and the exit code is 1.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -39,15 +42,24 @@ make_venv() {
 }
 
 main() {
+  if [ "${1:-}" = where ]; then
+    echo "$cache"
+    return
+  fi
   mkdir -p "$cache"
   if [ $# -eq 1 ]; then
     "make_$1"
     return
   fi
-  local failed=0 part
+  local failed=0 part language
   for part in kubectl helm go venv; do
+    language=go
+    if [ $part = venv ]; then language=python3; fi
     # A process of its own: in a condition `set -e` holds for no function of this one.
-    "$0" "$part" || { echo "NOT MADE: $part of the foreign clients (needs Go, Python 3 and a network)" >&2; failed=1; }
+    if ! command -v $language >/dev/null || ! "$0" $part; then
+      echo "NOT MADE: $part of the foreign clients (needs $language and a network)" >&2
+      failed=1
+    fi
   done
   echo "$cache"
   return $failed

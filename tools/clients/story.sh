@@ -24,6 +24,9 @@ run() { try "$@" || fail "it should have succeeded, but ended with $?"; }
 # A command that must fail.
 refused() { ! try "$@" || fail "it should have failed"; }
 
+# The lines of a command whose order is chance, each once; the parts of a warning stand in any order, so it is left out.
+sorted() { "$@" 2>&1 | grep -v '^Warning: ' | sort -u; }
+
 # What the last command must have said.
 see() {
   local text

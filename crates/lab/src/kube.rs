@@ -119,8 +119,12 @@ impl ControlPlane {
         write_files(&folder, &pki, &url)?;
 
         let start = |name, arguments| Process::start(name, assets.folder(), &folder, arguments);
-        let etcd = start("etcd", etcd_arguments(&folder, &etcd_url, peer_port))?;
-        let api = start("kube-apiserver", api_arguments(&folder, &etcd_url, api_port, options))?;
+        let mut etcd = start("etcd", etcd_arguments(&folder, &etcd_url, peer_port))?;
+        let mut api =
+            start("kube-apiserver", api_arguments(&folder, &etcd_url, api_port, options))?;
+        // kube-controller-manager gives up after 10 s without an API server that lets it in.
+        let admin = admin_access(&url, &pki).client()?;
+        answers(&admin, "/readyz", &folder, &mut [&mut etcd, &mut api]).await?;
         let controllers = start("kube-controller-manager", controller_arguments(&folder, options))?;
         let scheduler = start("kube-scheduler", scheduler_arguments(&folder))?;
         let mut plane = Self { scheduler, controllers, api, etcd, folder, pki, url, etcd_url };
@@ -173,7 +177,7 @@ impl ControlPlane {
     /// The way of a user who may do everything.
     #[must_use]
     pub fn admin_access(&self) -> Access {
-        self.access("kubernetes-admin", &["system:masters"])
+        admin_access(&self.url, &self.pki)
     }
 
     /// A kubeconfig of a user of these groups, two at most. Secret.
@@ -233,17 +237,8 @@ impl ControlPlane {
     /// Waits until `/readyz` and this path are answered, or a program ends.
     async fn ready(&mut self, path: &str) -> Result<(), Error> {
         let admin = self.admin()?;
-        let deadline = tokio::time::Instant::now() + READY_MAX;
-        loop {
-            let asked = async { admin.text("/readyz").await.and(admin.text(path).await) };
-            let Err(error) = asked.await else { return Ok(()) };
-            self.check()?;
-            if tokio::time::Instant::now() > deadline {
-                let log = self.folder.join("kube-apiserver.log");
-                return Err(Error::NotReady { said: error.message, log });
-            }
-            tokio::time::sleep(READY_POLL).await;
-        }
+        let all = &mut [&mut self.etcd, &mut self.api, &mut self.controllers, &mut self.scheduler];
+        answers(&admin, path, &self.folder, all).await
     }
 
     /// The error of the first program that ended by itself.
@@ -253,6 +248,30 @@ impl ControlPlane {
     pub fn check(&mut self) -> Result<(), Error> {
         let all = [&mut self.etcd, &mut self.api, &mut self.controllers, &mut self.scheduler];
         all.into_iter().try_for_each(Process::check)
+    }
+}
+
+fn admin_access(url: &str, pki: &Authority) -> Access {
+    Access::issued(url, pki, "kubernetes-admin", &["system:masters"])
+}
+
+/// Waits until `/readyz` and this path are answered, or one of the programs ends.
+async fn answers(
+    admin: &Client,
+    path: &str,
+    folder: &Path,
+    programs: &mut [&mut Process],
+) -> Result<(), Error> {
+    let deadline = tokio::time::Instant::now() + READY_MAX;
+    loop {
+        let asked = async { admin.text("/readyz").await.and(admin.text(path).await) };
+        let Err(error) = asked.await else { return Ok(()) };
+        programs.iter_mut().try_for_each(|program| program.check())?;
+        if tokio::time::Instant::now() > deadline {
+            let log = folder.join("kube-apiserver.log");
+            return Err(Error::NotReady { said: error.message, log });
+        }
+        tokio::time::sleep(READY_POLL).await;
     }
 }
 

@@ -15,8 +15,8 @@ timeless='s/^(LAST DEPLOYED|UPDATED): .*/\1: TIME/; s/[A-Z][a-z]{2} [A-Z][a-z]{2
 helm_says() { run bash -c 'set -o pipefail; helm --namespace helm "$@" 2>&1 | sed -E "$0"' "$timeless" "$@"; }
 
 installed() {
-  helm_says install shelf chart --create-namespace --dry-run=server
-  see 'color: red'
+  refused h install shelf chart --create-namespace --dry-run=server
+  see 'no matches for kind "Book"' 'ensure CRDs are installed first'
   helm_says install shelf chart --create-namespace --wait --timeout 60s
   see 'STATUS: deployed' 'The shelf is red.'
   refused h install shelf chart
@@ -31,6 +31,8 @@ installed() {
 }
 
 upgraded() {
+  helm_says upgrade shelf chart --set color=blue --dry-run=server
+  see 'color: blue'
   helm_says upgrade shelf chart --set color=blue,replicas=2 --wait --timeout 60s
   see 'REVISION: 2'
   run k get book first -o 'jsonpath={.spec.color}'

@@ -30,7 +30,7 @@ taught() {
 columns() {
   refused k create -f widget-wrong.yaml
   see 'strict decoding error: unknown field "spec.weight"'
-  refused k create --validate=false -f widget-wrong.yaml
+  refused sorted k create --validate=false -f widget-wrong.yaml
   see 'spec.color: Unsupported value: "green": supported values: "red", "blue"' 'spec.ports[0].name: Required value'
   run k create -f widget.yaml --dry-run=server -o 'jsonpath={.spec.replicas}'
   see 1
@@ -110,7 +110,7 @@ changed() {
 
 watched() {
   run k delete widget alpha --wait
-  k get widgets --watch --output-watch-events >"$room/seen" &
+  kubectl --namespace custom get widgets --watch --output-watch-events >"$room/seen" &
   local watcher=$!
   k create -f widget.yaml >/dev/null
   eventually grep -q ADDED "$room/seen"
@@ -126,7 +126,13 @@ watched() {
 
 forgotten() {
   run k apply -f widget.yaml
+  kubectl --namespace custom get widgets --watch --output-watch-events >"$room/seen" 2>&1 &
+  local watcher=$!
+  eventually grep -q ADDED "$room/seen"
   run k delete crd widgets.clients.example.com --wait --timeout=60s
+  # What is not served any more is not watched either.
+  wait $watcher || fail 'a watch should have ended without an error'
+  grep -q DELETED "$room/seen" || fail 'a watch was not told of the deletion'
   eventually gone
   refused k get widgets
   run k delete namespace custom --wait --timeout=60s

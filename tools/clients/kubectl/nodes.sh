@@ -66,8 +66,10 @@ drained() {
   refused sorted k drain "$node" --ignore-daemonsets --delete-emptydir-data --force --pod-selector=app=web --timeout=8s
   see "Cannot evict pod as it would violate the pod's disruption budget."
   run k patch poddisruptionbudget web --type=merge -p '{"spec":{"minAvailable":0}}'
+  # Pods leave in any order, and a refused eviction is tried again and again.
   run sorted k drain "$node" --ignore-daemonsets --delete-emptydir-data --force --timeout=90s
   see "node/$node drained" 'pod/alone evicted' 'pod/scratch evicted' 'pod/web-HASH-NAME evicted'
+  run k rollout status deployment web --timeout=60s
   run k get pods -l app=web -o "custom-columns=NODE:.spec.nodeName,PHASE:.status.phase"
   run k get pods -l 'app in (alone,scratch)'
   see 'No resources found'
@@ -76,9 +78,6 @@ drained() {
   run k uncordon "$node"
   run k delete namespace drained --wait --timeout=90s
 }
-
-# Pods leave in any order, a refused eviction is tried again and again, and the parts of the warning stand in any order.
-sorted() { "$@" 2>&1 | grep -v '^Warning: ' | sort -u; }
 
 marked
 drained

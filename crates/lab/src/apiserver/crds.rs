@@ -119,7 +119,10 @@ fn withdraw(server: &ApiServer) {
         .map(|kind| kind.storage.clone())
         .collect();
     gone.dedup();
-    gone.iter().for_each(|id| server.registry().replace(id, Vec::new()));
+    for id in &gone {
+        server.registry().replace(id, Vec::new());
+        server.store().hang_up(id);
+    }
 }
 
 fn settle_one(server: &ApiServer, crd: &Value) {

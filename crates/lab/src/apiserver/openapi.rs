@@ -12,6 +12,11 @@ mod v2;
 
 const META: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1";
 
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// Version 2 in protobuf, with a title and no paths. Helm and kubectl ask for it when version 3 does not know a kind, to
+/// learn that version 2 does not know it either.
+const V2_EMPTY: &str = "\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.33.0\x42\x00";
+
 /// Answers below `/openapi/`.
 pub(super) fn answer(
     server: &ApiServer,
@@ -23,6 +28,9 @@ pub(super) fn answer(
     let accept = route::header_text(headers, &header::ACCEPT);
     let protobuf = "application/com.github.proto-openapi.spec.v";
     let only_protobuf = accept.split(',').all(|range| range.trim().starts_with(protobuf));
+    if path == "/openapi/v2" && !accept.is_empty() && only_protobuf {
+        return Ok(render::response(200, V2_PROTOBUF, render::whole(V2_EMPTY)));
+    }
     if !accept.is_empty() && only_protobuf {
         let why = "only the following media types are accepted: application/json";
         return Err(Status::new(406, "NotAcceptable", why));

@@ -317,6 +317,11 @@ impl Store {
         self.lock().table(resource).pulse.subscribe()
     }
 
+    /// Ends the pulse of a resource that is not served any more, and with it its watches.
+    pub fn hang_up(&self, resource: &ResourceId) {
+        self.lock().table(resource).pulse = watch::Sender::new(0);
+    }
+
     /// Forgets the whole past, as a compaction does: every older watch must list again.
     pub fn compact(&self) {
         let mut inner = self.lock();
