@@ -2,9 +2,13 @@
 
 #[path = "openstack/fixture.rs"]
 mod fixture;
-#[path = "openstack/replay.rs"]
-mod replay;
+#[path = "openstack/recorded.rs"]
+mod recorded;
+#[path = "openstack/script.rs"]
+mod script;
 #[path = "openstack/servers.rs"]
 mod servers;
+#[path = "openstack/side.rs"]
+mod side;
 #[path = "openstack/trouble.rs"]
 mod trouble;

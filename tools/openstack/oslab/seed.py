@@ -71,17 +71,14 @@ def network(drover):
                                     is_dhcp_enabled=False)
     inner = drover.network.find_network(CLUSTER) or drover.network.create_network(name=CLUSTER)
     subnet = drover.network.find_subnet(CLUSTER) or drover.network.create_subnet(
-        name=CLUSTER, network_id=inner.id, ip_version=4, cidr='192.168.48.0/20')
+        name=CLUSTER, network_id=inner.id, ip_version=4, cidr='192.168.48.0/20',
+        dns_nameservers=['192.0.2.53'])
     router = drover.network.find_router(CLUSTER) or drover.network.create_router(
         name=CLUSTER, external_gateway_info={'network_id': external.id})
     if not list(drover.network.ports(device_id=router.id, network_id=inner.id)):
         drover.network.add_interface_to_router(router, subnet_id=subnet.id)
     if drover.network.find_security_group(CLUSTER) is None:
-        group = drover.network.create_security_group(name=CLUSTER, description='worker nodes')
-        for protocol, port in (('tcp', 22), ('tcp', 10250), ('icmp', None)):
-            drover.network.create_security_group_rule(
-                security_group_id=group.id, direction='ingress', ethertype='IPv4', protocol=protocol,
-                port_range_min=port, port_range_max=port, remote_ip_prefix='0.0.0.0/0')
+        drover.network.create_security_group(name=CLUSTER, description='worker nodes')
 
 
 def volumes():

@@ -10,7 +10,7 @@ use crate::cloud::state::{State, Step, micros};
 use serde_json::{Map, Value, json};
 
 /// Actions that a real Nova has and this one does not.
-const NOT_SIMULATED: [&str; 11] = [
+const NOT_SIMULATED: [&str; 10] = [
     "pause",
     "unpause",
     "suspend",
@@ -21,8 +21,11 @@ const NOT_SIMULATED: [&str; 11] = [
     "rescue",
     "unrescue",
     "createImage",
-    "changePassword",
 ];
+
+/// What `PUT /servers/{id}` takes.
+const CHANGEABLE: [&str; 6] =
+    ["name", "accessIPv4", "accessIPv6", "OS-DCF:diskConfig", "description", "hostname"];
 
 /// `PUT /servers/{id}`.
 pub(super) fn rename(state: &mut State, call: &Call, id: &str) -> Answer {
@@ -30,11 +33,25 @@ pub(super) fn rename(state: &mut State, call: &Call, id: &str) -> Answer {
     let body = schema::body(call)?;
     let now = state.now();
     let asked = &body["server"];
+    if asked["name"] == "" {
+        let message = "Invalid input for field/attribute name. Value: . '' should be non-empty";
+        return Err(fault(400, message));
+    }
     if let Some(name) = asked["name"].as_str() {
         schema::check_name(name)?;
     }
     let none = Map::new();
     let fields = asked.as_object().unwrap_or(&none);
+    if let Some((odd, value)) =
+        fields.iter().find(|(field, _)| !CHANGEABLE.contains(&field.as_str()))
+    {
+        let value = value.as_str().map_or_else(|| value.to_string(), |text| format!("'{text}'"));
+        let message = format!(
+            "Invalid input for field/attribute server. Value: {{'{odd}': {value}}}. Additional properties are not \
+             allowed ('{odd}' was unexpected)"
+        );
+        return Err(fault(400, message));
+    }
     schema::access(fields)?;
     let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
     for (at, field) in ["accessIPv4", "accessIPv6"].into_iter().enumerate() {
@@ -85,7 +102,16 @@ pub(super) fn act(state: &mut State, call: &Call, id: &str) -> Answer {
             change(state, call, id, &start)
         }
         "reboot" => {
-            let from: &[VmState] = if arguments["type"] == "HARD" {
+            const KINDS: [&str; 6] = ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"];
+            let kind = arguments["type"].as_str().unwrap_or_default();
+            if !KINDS.contains(&kind) {
+                let message = format!(
+                    "Invalid input for field/attribute type. Value: {kind}. '{kind}' is not one of ['{}']",
+                    KINDS.join("', '")
+                );
+                return Err(fault(400, message));
+            }
+            let from: &[VmState] = if kind.eq_ignore_ascii_case("hard") {
                 &[VmState::Active, VmState::Stopped, VmState::Error]
             } else {
                 &[VmState::Active]
@@ -111,6 +137,8 @@ pub(super) fn act(state: &mut State, call: &Call, id: &str) -> Answer {
             Ok(Reply::empty(202))
         }
         "os-resetState" => reset(state, call, id, &arguments["state"]),
+        // Nova: the guest's agent is told later; there is none here.
+        "changePassword" if arguments["adminPass"].is_string() => Ok(Reply::empty(202)),
         other if NOT_SIMULATED.contains(&other) => {
             Err(fault(501, format!("The action {other} is not simulated.")))
         }
@@ -271,6 +299,12 @@ fn console(state: &State, id: &str, arguments: &Value) -> Answer {
         return Err(fault(409, format!("Instance {id} is not ready")));
     }
     let length = &arguments["length"];
+    if let Some(text) = length.as_str().filter(|text| text.parse::<i64>().is_err()) {
+        let message = format!(
+            "Invalid input for field/attribute length. Value: {text}. '{text}' does not match '^-?[0-9]+$'"
+        );
+        return Err(fault(400, message));
+    }
     let length = length.as_i64().or_else(|| length.as_str().and_then(|length| length.parse().ok()));
     let keep = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
     let skip = server.console.len().saturating_sub(keep);
@@ -303,9 +337,7 @@ pub(super) fn history(state: &State, call: &Call, id: &str, rest: &[&str]) -> An
         }
         [request] => {
             let deed = server.deeds.iter().find(|deed| deed.request == *request);
-            let deed = deed.ok_or_else(|| {
-                fault(404, format!("Action for request_id {request} on instance {id} not found"))
-            })?;
+            let deed = deed.ok_or_else(|| fault(404, format!("Action {request} not found")))?;
             let mut shown = shown(deed);
             // Nova: the events were the administrator's alone before.
             if call.minor >= 51 || call.session.is_admin() {

@@ -44,9 +44,9 @@ pub(super) fn interfaces(state: &mut State, call: &Call, id: &str, rest: &[&str]
             unplug(state, id, own);
             Ok(Reply::empty(202))
         }
-        (&Method::GET | &Method::DELETE, [own]) => {
-            Err(fault(404, format!("Port id {own} could not be found.")))
-        }
+        // Nova: detaching is done later, and is not told when there is nothing to detach.
+        (&Method::DELETE, [_]) => Ok(Reply::empty(202)),
+        (&Method::GET, [own]) => Err(fault(404, format!("Port id {own} could not be found."))),
         _ => Err(unknown_path()),
     }
 }
@@ -122,6 +122,9 @@ pub(super) fn volumes(state: &mut State, call: &Call, id: &str, rest: &[&str]) -
             Ok(Reply::json(200, json!({"volumeAttachment": shown(call, id, disk)})))
         }
         (&Method::POST, []) => attach(state, call, id),
+        (&Method::DELETE, [own]) if state.volumes.all.get(*own).is_none() => {
+            Err(fault(404, format!("Volume {own} could not be found.")))
+        }
         (&Method::DELETE, [own]) => {
             attached(own).ok_or_else(|| missing(own))?;
             let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;

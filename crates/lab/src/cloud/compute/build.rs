@@ -257,14 +257,11 @@ fn failed_host(state: &mut State, id: &str, error: &str) {
         state.after(delay, scheduled, id);
         return;
     }
-    let what = if server.disks.is_empty() {
-        format!("Exhausted all hosts available for retrying build failures for instance {id}.")
-    } else {
-        format!(
-            "Exceeded max scheduling attempts {ATTEMPTS_MAX} for instance {id}. Last exception: {error}"
-        )
-    };
-    fail(state, id, &format!("Exceeded maximum number of retries. {what}"));
+    let told = format!(
+        "Exceeded maximum number of retries. Exceeded max scheduling attempts {ATTEMPTS_MAX} for instance {id}. Last \
+         exception: Failed to deploy instance: {error}"
+    );
+    fail(state, id, &told);
 }
 
 /// Ends a build in ERROR: own ports are let go, made ones deleted, volumes kept until the server is deleted.

@@ -88,9 +88,18 @@ fn create(state: &mut State, call: &Call) -> Answer {
     };
     let wanted = if call.minor >= 64 { &asked["policy"] } else { &asked["policies"][0] };
     let Some(wanted) = wanted.as_str().filter(|wanted| POLICIES.contains(wanted)) else {
-        let message = format!("Invalid input for field/attribute policy. Value: {wanted}.");
+        let wanted = wanted.as_str().unwrap_or_default();
+        let message = format!(
+            "Invalid input for field/attribute policy. Value: {wanted}. '{wanted}' is not one of ['{}']",
+            POLICIES.join("', '")
+        );
         return Err(fault(400, message));
     };
+    if wanted != "anti-affinity"
+        && asked["rules"].as_object().is_some_and(|rules| !rules.is_empty())
+    {
+        return Err(fault(400, "Only anti-affinity policy supports rules."));
+    }
     let project = call.session.project();
     let used = state.compute.groups.values().filter(|group| group.project == project).count();
     let limit = state.config.quotas.server_groups;

@@ -91,9 +91,16 @@ const SORT_KEYS: [&str; 30] = [
 
 /// The address of the next page.
 pub(super) fn next_link(state: &State, call: &Call, path: &str, marker: &str) -> String {
+    // Nova: in order of their names, a new marker last.
+    let mut pairs: Vec<(&str, &str)> =
+        call.query.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    pairs.sort_by_key(|(name, _)| *name);
+    match pairs.iter_mut().find(|(name, _)| *name == "marker") {
+        Some((_, old)) => *old = marker,
+        None => pairs.push(("marker", marker)),
+    }
     let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(call.query.iter().filter(|(name, _)| name != "marker"));
-    query.append_pair("marker", marker);
+    query.extend_pairs(pairs);
     format!("{}/compute/v2.1/{path}?{}", state.config.base_url, query.finish())
 }
 
@@ -149,6 +156,10 @@ fn limit(call: &Call) -> Result<usize, Reply> {
 }
 
 fn sort(found: &mut [&Server], call: &Call) -> Result<(), Reply> {
+    if call.query("sort_dir").is_some_and(|way| !matches!(way, "asc" | "desc")) {
+        let message = "Invalid input received: Unknown sort direction, must be 'desc' or 'asc'";
+        return Err(fault(400, message));
+    }
     let Some(key) = call.query("sort_key") else {
         return Ok(());
     };
@@ -169,6 +180,7 @@ fn sort(found: &mut [&Server], call: &Call) -> Result<(), Reply> {
         _ => String::new(),
     };
     let ascending = call.query("sort_dir") == Some("asc");
+
     if ascending {
         // So that servers of one moment are oldest first too.
         found.reverse();

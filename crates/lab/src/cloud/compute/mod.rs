@@ -98,10 +98,17 @@ pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
         (&Method::GET, "v2.1", []) => return Ok(dressed(Reply::json(200, version(&base)), call)),
         _ => {}
     }
-    microversion(call)?;
+    microversion(call).map_err(refused)?;
     admit(state, call)
         .map_err(|refusal| refusal.with("x-compute-request-id", call.request_id.clone()))?;
-    route(state, call).map(|reply| dressed(reply, call)).map_err(|reply| dressed(reply, call))
+    route(state, call)
+        .map(|reply| dressed(reply, call))
+        .map_err(|reply| refused(dressed(reply, call)))
+}
+
+/// Nova: its errors name their character set, its other answers do not.
+fn refused(reply: Reply) -> Reply {
+    reply.with("content-type", "application/json; charset=UTF-8")
 }
 
 /// With the headers that every answer of Nova has.
@@ -123,11 +130,14 @@ fn microversion(call: &mut Call) -> Result<(), Reply> {
         return Ok(());
     };
     let asked = asked.trim().to_owned();
-    let minor = match asked.as_str() {
-        "latest" => Some(MINOR_MAX),
-        asked => asked.strip_prefix("2.").and_then(|minor| minor.parse::<u16>().ok()),
+    let minor = match asked.split_once('.') {
+        _ if asked == "latest" => Some(MINOR_MAX),
+        Some(("2", minor)) => minor.parse::<u16>().ok(),
+        // Well formed, and never served.
+        Some((major, minor)) if is_number(major) && is_number(minor) => Some(0),
+        _ => None,
     };
-    let refused = |reply: Reply| {
+    let told = |reply: Reply| {
         reply
             .with("x-openstack-request-id", call.request_id.clone())
             .with("x-compute-request-id", call.request_id.clone())
@@ -138,17 +148,23 @@ fn microversion(call: &mut Call) -> Result<(), Reply> {
             let message = format!(
                 "Version {asked} is not supported by the API. Minimum is 2.1 and maximum is 2.{MINOR_MAX}."
             );
-            return Err(refused(fault(406, message))
-                .with("openstack-api-version", format!("compute {asked}")));
+            return Err(told(fault(406, message))
+                .with("openstack-api-version", format!("compute {asked}"))
+                .with("x-openstack-nova-api-version", asked)
+                .with("vary", "OpenStack-API-Version, X-OpenStack-Nova-API-Version"));
         }
         None => {
             let message = format!(
                 "API Version String {asked} is of invalid format. Must be of format MajorNum.MinorNum."
             );
-            return Err(refused(fault(400, message)));
+            return Err(told(fault(400, message)));
         }
     }
     Ok(())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 fn versions(base: &str) -> Value {
@@ -212,6 +228,7 @@ fn route(state: &mut State, call: &Call) -> Answer {
         ["os-quota-sets", rest @ ..] => quota::answer(state, call, rest),
         ["os-hypervisors", ..] => Err(disallowed("os-hypervisors:list")),
         ["os-services", ..] => Err(disallowed("os-services:list")),
+        ["os-aggregates"] => Err(disallowed("os-aggregates:index")),
         _ => Err(unknown_path()),
     }
 }

@@ -164,10 +164,7 @@ fn render(state: &State, one: &ApplicationCredential) -> Value {
             })
         })
         .collect();
-    let own = format!(
-        "{}/identity/v3/users/{}/application_credentials/{}",
-        state.config.base_url, one.user, one.id
-    );
+    let own = format!("{}/identity/v3/application_credentials/{}", state.config.base_url, one.id);
     json!({
         "id": one.id,
         "name": one.name,

@@ -79,6 +79,9 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
     let body =
         call.json().map_err(|_| malformed("Expecting to find valid JSON in request body."))?;
     let auth = &body["auth"];
+    if !auth.is_object() {
+        return Err(expecting("auth in request body"));
+    }
     let methods = auth["identity"]["methods"].as_array();
     let Some(method) = methods.and_then(|methods| methods.first()).and_then(Value::as_str) else {
         let missing = if auth["identity"].is_object() { "methods" } else { "identity" };
@@ -102,6 +105,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
             })?
         }
         "token" => by_token(state, identity)?,
+        unknown if identity.is_null() => return Err(expecting(&format!("{unknown} in identity"))),
         _ => return Err(unauthorized(state)),
     };
     let scope = match &proof.grant {
@@ -109,6 +113,16 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         None => scope(state, &auth["scope"], &proof.user)?,
     };
     Ok(issue(state, proof, scope, call.query("nocatalog").is_some()))
+}
+
+fn expecting(what: &str) -> Reply {
+    keystone_error(
+        400,
+        format!(
+            "Expecting to find {what}. The server could not comply with the request since it is either malformed or \
+             otherwise incorrect. The client is assumed to be in error."
+        ),
+    )
 }
 
 fn refuse_scope(state: &State) -> Reply {
@@ -165,7 +179,8 @@ fn by_token(state: &State, identity: &Value) -> Result<Proof, Reply> {
             not_after: Some(token.expires),
             credential: token.credential.clone(),
         }),
-        _ => Err(unauthorized(state)),
+        Some(_) => Err(unauthorized(state)),
+        None => Err(keystone_error(404, "Could not recognize Fernet token")),
     }
 }
 

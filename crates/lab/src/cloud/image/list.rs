@@ -9,7 +9,11 @@ pub(super) fn list(state: &State, call: &Call) -> Answer {
     let limit = match call.query("limit").map(str::parse::<usize>) {
         None => PAGE_DEFAULT,
         Some(Ok(limit)) => limit.min(PAGE_MAX),
-        Some(Err(_)) => return Err(webob(400, "limit param must be an integer")),
+        Some(Err(_)) => {
+            let negative = call.query("limit").is_some_and(|limit| limit.parse::<i64>().is_ok());
+            let wanted = if negative { "positive" } else { "an integer" };
+            return Err(webob(400, &format!("limit param must be {wanted}")));
+        }
     };
     let all = state.images.all.values().rev().filter(|image| listed(image, call));
     let mut found: Vec<Value> = all.map(render).filter(|image| wanted(image, call)).collect();

@@ -186,7 +186,11 @@ fn unknown_path() -> Reply {
 
 fn route(state: &mut State, call: &Call) -> Answer {
     if call.version != "v2.0" {
-        return Err(unknown_path());
+        // Neutron: another program in front of it answers for other versions, in words of its own.
+        return Err(Reply::json(
+            404,
+            json!({"code": 404, "title": "Not Found", "description": null}),
+        ));
     }
     let mut path = call.segments();
     if let Some(last) = path.last_mut() {

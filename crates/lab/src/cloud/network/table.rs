@@ -21,7 +21,7 @@ pub(super) fn list(state: &State, call: &Call, kind: Kind) -> Answer {
         .filter(|object| visible(call, object))
         .filter(|object| young.is_none_or(|young| older(object, young)))
         .collect();
-    sort(&mut found, call);
+    sort(&mut found, call)?;
     let limit = limit(call)?;
     if let Some(marker) = call.query("marker") {
         if state.network.get(kind, marker).is_none() {
@@ -74,7 +74,11 @@ fn limit(call: &Call) -> Result<Option<usize>, Reply> {
     }
 }
 
-fn sort(found: &mut [&Value], call: &Call) {
+fn sort(found: &mut [&Value], call: &Call) -> Result<(), Reply> {
+    if call.queries("sort_key").count() != call.queries("sort_dir").count() {
+        let message = "The number of sort_keys and sort_dirs must be same";
+        return Err(neutron_error(400, "HTTPBadRequest", message));
+    }
     let directions: Vec<&str> = call.queries("sort_dir").collect();
     let keys: Vec<(&str, bool)> = call
         .queries("sort_key")
@@ -90,6 +94,7 @@ fn sort(found: &mut [&Value], call: &Call) {
             })
         })
     });
+    Ok(())
 }
 
 fn links(state: &State, call: &Call, kind: Kind, limit: usize, found: &[&Value]) -> Value {

@@ -114,6 +114,18 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         return Err(fault(400, "'volume' is a required property"));
     }
     let size = &asked["size"];
+    // Cinder: without a size there must be something to take it of.
+    let sourced =
+        ["snapshot_id", "source_volid", "backup_id"].iter().any(|it| asked[it].is_string());
+    if size.is_null() && !sourced {
+        return Err(fault(
+            400,
+            "The server could not comply with the request since it is either malformed or otherwise incorrect.",
+        ));
+    }
+    if let Some(text) = size.as_str().filter(|text| text.parse::<u64>().is_err()) {
+        return Err(invalid("size", size, &format!("'{text}' does not match '^[0-9]+$'")));
+    }
     let number = size.as_u64().or_else(|| size.as_str().and_then(|size| size.parse().ok()));
     let Some(number) = number.filter(|number| *number > 0) else {
         return Err(invalid("size", size, &format!("{size} is less than the minimum of 1")));
@@ -131,7 +143,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         asked["availability_zone"].as_str().or(state.config.zones.first().map(String::as_str));
     let zone = zone.unwrap_or_default().to_owned();
     if !state.config.zones.contains(&zone) {
-        let message = format!("Invalid input received: Availability zone '{zone}' is invalid.");
+        let message = format!("Availability zone '{zone}' is invalid.");
         return Err(fault(400, message));
     }
     let project = call.session.project();

@@ -11,6 +11,7 @@ pub(super) use life::{
 use super::gate::admit;
 use super::http::{Answer, Call, Reply, fault, webob};
 use super::image::Image;
+use super::network::merged_quotas;
 use super::state::{State, micros};
 use http::Method;
 use indexmap::IndexMap;
@@ -77,7 +78,16 @@ pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
         (&Method::GET, "v3", []) => return versions(200).map(|reply| dressed(reply, call)),
         _ => {}
     }
-    microversion(call).map_err(|reply| dressed(reply, call))?;
+    if let Err(reply) = microversion(call) {
+        // Cinder: names the version that it was asked for and does not have.
+        let asked = call.header("openstack-api-version").filter(|_| reply.status == 406);
+        let asked = asked.map(str::to_owned);
+        let reply = dressed(reply, call);
+        return Err(match asked {
+            Some(asked) => reply.with("openstack-api-version", asked),
+            None => reply,
+        });
+    }
     admit(state, call)?;
     // The older endpoints carry the project in the path.
     let project = call.session.project.clone();
@@ -104,7 +114,15 @@ fn microversion(call: &mut Call) -> Result<(), Reply> {
     };
     let minor = match asked.as_str() {
         "latest" => Some(MINOR_MAX),
-        asked => asked.strip_prefix("3.").and_then(|minor| minor.parse::<u16>().ok()),
+        asked => match asked.split_once('.') {
+            Some(("3", minor)) => minor.parse::<u16>().ok(),
+            // Well formed, and never served.
+            Some((major, minor)) => {
+                let number = |text: &str| text.parse::<u16>().ok();
+                number(major).and(number(minor)).map(|_| u16::MAX)
+            }
+            None => None,
+        },
     };
     match minor {
         Some(minor @ 0..=MINOR_MAX) => {
@@ -178,6 +196,18 @@ fn route(state: &mut State, call: &Call) -> Answer {
         }
         (&Method::GET, ["limits"]) => Ok(list::limits(state, call)),
         (&Method::GET, ["os-quota-sets", project]) => Ok(list::quota_set(state, call, project)),
+        (&Method::PUT, ["os-quota-sets", project]) => {
+            if !call.session.is_admin() {
+                let message =
+                    "Policy doesn't allow volume_extension:quotas:update to be performed.";
+                return Err(fault(403, message));
+            }
+            let bad = || fault(400, "Malformed request body");
+            let body = call.json().map_err(|_| bad())?;
+            let merged = merged_quotas(&state.config.quotas, &body["quota_set"]);
+            state.config.quotas = merged.ok_or_else(bad)?;
+            Ok(list::quota_set(state, call, project))
+        }
         (&Method::GET, ["os-availability-zone"]) => {
             let zones = state.config.zones.iter();
             let zones =
