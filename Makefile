@@ -4,7 +4,7 @@ DIR ?= .drover
 ARGS ?=
 WORLDS ?= lab kube
 
-.PHONY: dev kube-assets clients test lint bench clean openstack-up openstack-down test-openstack record-openstack test-upstream
+.PHONY: dev kube-assets clients test lint bench clean openstack-up openstack-down test-openstack record-openstack record-kube test-upstream
 
 dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" for more
 	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
@@ -24,6 +24,10 @@ test: ## every test of the workspace; with Go, also on a real control plane
 test-upstream: ## tests that others wrote; prints how many of those that pass on the real thing pass on the lab; WORLDS=lab spares the real one
 	tools/upstream/kube/e2e.sh $(WORLDS)
 	tools/upstream/openstack/tempest.sh
+
+record-kube: ## write anew what a real API server answers in the lab's cases; CASE=watch/ takes some of them
+	@tools/kube/build.sh >/dev/null
+	RECORD=1 $(CARGO) test --package drover-lab --test apiserver the_real_server -- --nocapture
 
 lint: ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all -- --check

@@ -45,11 +45,11 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Status> {
             })?;
             Ok(Decoded { object, complaints: Vec::new() })
         }
-        _ => Err(Status::new(
-            415,
-            "UnsupportedMediaType",
-            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml",
-        )),
+        _ => {
+            let more = if request.kind.custom { String::new() } else { format!(", {}", protobuf::MEDIA) };
+            let why = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
+            Err(Status::new(415, "UnsupportedMediaType", format!("{why}{more}")))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::request::Request;
 use super::store::{Key, ResourceId};
 use super::{ApiServer, table};
 use crate::schema::Schema;
+use crate::schema::apply::{self, Writer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -166,8 +167,24 @@ fn make_condition(
     })
 }
 
+/// A definition with a status that the server itself wrote, and owns.
+fn noted(server: &ApiServer, old: &Value, mut new: Value) -> Value {
+    if let Some(kind) = server.registry().groups().stored_in(&storage()).next() {
+        let version = kind.api_version();
+        let writer = Writer {
+            manager: "kube-apiserver",
+            api_version: &version,
+            subresource: Some("status"),
+            now: server.clock().now(),
+        };
+        apply::track(&kind.schema, Some(old), &mut new, &writer);
+    }
+    new
+}
+
 /// Accepts the names of a new definition and serves it, in two steps as the real server does.
 fn establish(server: &ApiServer, key: &Key, crd: &Value) {
+    let old = crd;
     let mut crd = crd.clone();
     let (names, conflict) = accept(server, &crd);
     if let Some(why) = conflict {
@@ -185,7 +202,7 @@ fn establish(server: &ApiServer, key: &Key, crd: &Value) {
             crd["status"]["conditions"] = conditions;
             crd["status"]["acceptedNames"] = names;
             // Nobody else writes while a write is settled.
-            let _ = server.store().replace(key, crd, None);
+            let _ = server.store().replace(key, noted(server, old, crd), None);
         }
         return;
     }
@@ -195,6 +212,7 @@ fn establish(server: &ApiServer, key: &Key, crd: &Value) {
         make_condition(server, "NamesAccepted", "True", "NoConflicts", "no conflicts found");
     let installing = make_condition(server, "Established", "False", "Installing", accepted);
     crd["status"]["conditions"] = json!([names, installing]);
+    let mut crd = noted(server, old, crd);
     let _ = server.store().replace(key, crd.clone(), None);
     server.registry().replace(&resource(&crd), kinds(&crd, false));
     let served = make_condition(server, "Established", "True", "InitialNamesAccepted", accepted);
@@ -311,7 +329,12 @@ fn kind(crd: &Value, version: &Value, closing: bool) -> Option<Kind> {
     let api_version = format!("{group}/{version_name}");
     let warning = (version["deprecated"] == true).then(|| {
         let given = text(version, "deprecationWarning");
-        let plain = format!("{api_version} {} is deprecated", text(names, "kind"));
+        let of_kind = text(names, "kind");
+        let mut plain = format!("{api_version} {of_kind} is deprecated");
+        let mut all = spec["versions"].as_array().into_iter().flatten();
+        if let Some(next) = all.find(|one| one["served"] == true && one["deprecated"] != true) {
+            plain += &format!("; use {group}/{} {of_kind}", text(next, "name"));
+        }
         if given.is_empty() { plain } else { given.to_owned() }
     });
     let selectable = version["selectableFields"].as_array().into_iter().flatten();

@@ -29,6 +29,8 @@ pub(super) fn create(server: &ApiServer, user: &User, request: &Request) -> Resu
         return Err(Status::new(500, "", why));
     }
     same_namespace(request, &mut object)?;
+    let mut warnings = warnings;
+    warnings.extend(prepare::warnings::of(&request.kind.kind, &object));
     let object = insert(server, user, request, object, Origin::Update)?;
     Ok(Answer { warnings, ..Answer::created(object) })
 }
@@ -104,6 +106,10 @@ pub(super) fn insert(
 /// Notes the writer of a new object. Kubernetes: a status that is kept although it is apart belongs to nobody.
 fn track(server: &ApiServer, request: &Request, object: &mut Value) {
     let kind = &*request.kind;
+    // Kubernetes: nothing in a request for a certificate is owned.
+    if kind.kind == "CertificateSigningRequest" {
+        return;
+    }
     let map = object.as_object_mut().filter(|_| kind.behaviour.status_apart);
     let status = map.and_then(|map| map.remove("status"));
     let version = kind.api_version();

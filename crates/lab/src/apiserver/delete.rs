@@ -169,9 +169,18 @@ pub(super) fn remove(
         // Kubernetes: a kind with a grace is marked even when it goes at once.
         let pod = kind.kind == "Pod" && kind.group.is_empty();
         let known = was["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        let mut revision = old.revision;
+        if pod && marked && known.is_some_and(|known| known > 0) {
+            // Kubernetes: a grace that is cut short is told as a change first.
+            let mut short = new.clone();
+            mark(server, kind, &mut short, 0, known);
+            let kept =
+                server.store().replace(key, prepare::to_storage(kind, short), Some(revision));
+            revision = kept.map_err(|error| refused(kind, &key.name, error))?.revision;
+        }
         let last = server
             .store()
-            .remove_as(key, Some(old.revision), |last| {
+            .remove_as(key, Some(revision), |last| {
                 if pod {
                     mark(server, kind, last, 0, known);
                 }

@@ -91,6 +91,7 @@ fn resources(groups: &Groups, group: &str, version: &str) -> Result<Response<Bod
     let group_version = api_version(group, version);
     let mut list =
         json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": all});
+    // Kubernetes: the core group's list is the only one without.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -109,8 +110,15 @@ fn resource(kind: &Kind) -> Value {
         entry["categories"] = json!(kind.categories);
     }
     if kind.offers("list") {
-        let version = kind.storage_version.rsplit('/').next().unwrap_or_default();
-        let stored = format!("{}/{version}/{}", kind.group, kind.kind);
+        // Kubernetes: Events of both groups are stored as those of the core group, whose name is empty, and
+        // definitions in a version that is not served any more.
+        let version = match kind.kind.as_str() {
+            "Event" => "v1",
+            "CustomResourceDefinition" => "apiextensions.k8s.io/v1beta1",
+            _ => &kind.storage_version,
+        };
+        let core = if version.contains('/') { "" } else { "/" };
+        let stored = format!("{core}{version}/{}", kind.kind);
         entry["storageVersionHash"] = short_hash(&stored).into();
     }
     entry

@@ -41,12 +41,20 @@ pub(super) fn answer(
         return Ok(response);
     }
     if path.trim_end_matches('/') == "/openapi/v3" {
-        return Ok(render::json_of(200, &index(server, &groups)));
+        let mut response = render::json_of(200, &index(server, &groups));
+        // As the real server says of it, wrongly.
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, text);
+        return Ok(response);
     }
     let Some(name) = path.strip_prefix("/openapi/v3/") else {
         return Ok(render::page_not_found());
     };
-    let Some(document) = document(&groups, name) else { return Ok(render::page_not_found()) };
+    let Some(document) = document(&groups, name) else {
+        let mut nothing = render::response(404, "", render::whole(""));
+        nothing.headers_mut().remove(header::CONTENT_TYPE);
+        return Ok(nothing);
+    };
     let current = discovery::hash(document.to_string().as_bytes());
     let asked = query.text("hash");
     if !asked.is_empty() && asked != current {

@@ -16,6 +16,7 @@ mod events;
 mod jobs;
 mod pods;
 mod services;
+pub(super) mod warnings;
 
 /// The object in the version its storage has.
 pub(super) fn to_storage(kind: &Kind, mut object: Value) -> Value {

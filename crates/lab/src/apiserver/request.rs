@@ -122,7 +122,8 @@ impl Target {
     pub fn verb(&self, method: &Method, query: &Query) -> Option<Verb> {
         let many = self.name.is_empty();
         Some(match *method {
-            Method::GET if query.flag("watch") || self.watch_path => Verb::Watch,
+            // Kubernetes: one object by its path is never watched.
+            Method::GET if self.watch_path || many && query.flag("watch") => Verb::Watch,
             Method::GET if many => Verb::List,
             Method::GET => Verb::Get,
             Method::POST => Verb::Create,

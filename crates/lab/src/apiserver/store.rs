@@ -124,6 +124,8 @@ struct Table {
 
 struct Inner {
     revision: u64,
+    /// What was there before this revision is forgotten, in resources that come later, too.
+    compacted: u64,
     tables: BTreeMap<ResourceId, Table>,
 }
 
@@ -134,7 +136,7 @@ impl Inner {
             let table = Table {
                 objects: BTreeMap::new(),
                 past: VecDeque::new(),
-                forgotten: 0,
+                forgotten: self.compacted,
                 pulse: watch::Sender::new(0),
             };
             self.tables.insert(resource.clone(), table);
@@ -161,7 +163,7 @@ impl Store {
     /// An empty store that keeps this many steps of each resource.
     #[must_use]
     pub fn new(watch_history: usize) -> Self {
-        let inner = Inner { revision: 1, tables: BTreeMap::new() };
+        let inner = Inner { revision: 1, compacted: 0, tables: BTreeMap::new() };
         Self { inner: Mutex::new(inner), watch_history: watch_history.max(1) }
     }
 
@@ -326,6 +328,7 @@ impl Store {
     pub fn compact(&self) {
         let mut inner = self.lock();
         let revision = inner.revision;
+        inner.compacted = revision;
         for table in inner.tables.values_mut() {
             table.past.clear();
             table.forgotten = revision;

@@ -126,7 +126,10 @@ pub(super) fn save(
     builtin::default(&kind.group, &kind.kind, &mut new);
     subresource::before_update(server, request, &shown, &mut new)?;
     let mut errors = settle_metadata(request, &shown, &mut new);
-    advance_generation(kind, &shown, &mut new);
+    // Kubernetes: whatever a status carries along, as a Deployment's revision, makes no generation.
+    if request.subresource != "status" {
+        advance_generation(kind, &shown, &mut new);
+    }
     if origin == Origin::Update {
         let version = kind.api_version();
         apply::track(&kind.schema, Some(&shown), &mut new, &writer(server, request, &version));

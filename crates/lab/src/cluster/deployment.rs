@@ -176,15 +176,13 @@ impl Deployments {
     ) -> Result<(), ApiError> {
         let sets = sets_of(&hands.view, meta(deployment, "uid"));
         let status = status(deployment, &sets, hash, &hands.stamp());
-        let mut new = deployment.clone();
-        if new["status"] != status {
-            new["status"] = status;
-            hands.replace(at, "/status", &new).await?;
-        }
         let revision = sets.last().map_or(0, |(_, set)| revision_of(set)).to_string();
-        if deployment["metadata"]["annotations"][REVISION] != revision.as_str() {
-            let patch = json!({"metadata": {"annotations": {REVISION: revision}}});
-            hands.merge(at, "", &patch).await?;
+        let mut new = deployment.clone();
+        new["status"] = status;
+        // Kubernetes: through status, so that it makes no new generation.
+        new["metadata"]["annotations"][REVISION] = revision.into();
+        if new != *deployment {
+            hands.replace(at, "/status", &new).await?;
         }
         Ok(())
     }
@@ -247,6 +245,8 @@ fn status(deployment: &Value, sets: &[(Address, Arc<Value>)], hash: &str, now: &
     put("readyReplicas", sum("readyReplicas", false));
     put("availableReplicas", available);
     put("unavailableReplicas", wanted.max(total) - available);
+    // Kubernetes: told even when nobody is on the way out.
+    status.insert("terminatingReplicas".to_owned(), sum("terminatingReplicas", false).into());
     let enough = available >= wanted - Bounds::of(&deployment["spec"]).unavailable;
     let complete = updated == wanted && total == wanted && available >= wanted;
     let one = |kind: &str, good: bool, reason: &str, message: String| {

@@ -60,7 +60,8 @@ fn scale(view: &View, pods: &[Arc<Value>]) -> Result<i64, String> {
         let nobody = || format!("found no controllers for pod {name:?}");
         let uid =
             |of: &Value| controller(of).and_then(|owner| owner["uid"].as_str()).map(str::to_owned);
-        let mut own = uid(pod).ok_or_else(nobody)?;
+        // Kubernetes: a pod that nobody controls does not count.
+        let Some(mut own) = uid(pod) else { continue };
         let (mut at, mut found) = view.by_uid(&own).ok_or_else(nobody)?;
         // The replicas that count are those of the Deployment behind a ReplicaSet.
         if *at.id == *"replicasets.apps"

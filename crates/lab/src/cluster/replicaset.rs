@@ -53,12 +53,13 @@ fn rank(pod: &Value) -> (bool, bool, bool, std::cmp::Reverse<String>, String) {
     )
 }
 
-/// The status by the pods that count.
-fn status(set: &Value, pods: &[(Address, Arc<Value>)]) -> Value {
+/// The status by the pods that count, and how many are on the way out.
+fn status(set: &Value, pods: &[(Address, Arc<Value>)], terminating: usize) -> Value {
     let count = |test: &dyn Fn(&Value) -> bool| pods.iter().filter(|(_, pod)| test(pod)).count();
     let ready = count(&|pod| is_true(pod, "Ready"));
     let mut status = Map::new();
     status.insert("replicas".to_owned(), pods.len().into());
+    status.insert("terminatingReplicas".to_owned(), terminating.into());
     // Go leaves zeroes out.
     let mut put = |field: &str, value: usize| {
         if value > 0 {
@@ -76,8 +77,10 @@ impl ReplicaSets {
     async fn level(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
         let Some(set) = hands.view.at(at) else { return Ok(Next::Change) };
         let mut pods = pods_of(&hands.view, &set);
-        pods.retain(|(_, pod)| !is_over(pod) && !is_deleting(pod));
-        let status = status(&set, &pods);
+        pods.retain(|(_, pod)| !is_over(pod));
+        let terminating = pods.iter().filter(|(_, pod)| is_deleting(pod)).count();
+        pods.retain(|(_, pod)| !is_deleting(pod));
+        let status = status(&set, &pods, terminating);
         if set["status"] != status {
             let mut new = (*set).clone();
             new["status"] = status;

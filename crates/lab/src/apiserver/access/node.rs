@@ -171,6 +171,13 @@ pub(super) fn admit(
             let why = "can only access node lease with the same name as the requesting node";
             Some(why.to_owned())
         }
+        ("storage.k8s.io", "csinodes") if ask.name != node => {
+            let why = "can only access CSINode with the same name as the requesting node";
+            Some(why.to_owned())
+        }
+        ("certificates.k8s.io", "certificatesigningrequests") if ask.verb == "create" => {
+            of_request(node, new)
+        }
         _ => None,
     };
     match why {
@@ -200,6 +207,9 @@ fn of_node(
     };
     if !ask.subresource.is_empty() && ask.subresource != "status" {
         return None;
+    }
+    if old["metadata"]["ownerReferences"] != new["metadata"]["ownerReferences"] {
+        return Some(format!("node {node:?} is not allowed to modify ownerReferences"));
     }
     let list = |object: &Value| object["spec"]["taints"].as_array().cloned().unwrap_or_default();
     if list(old) != list(new) {
@@ -245,8 +255,17 @@ fn of_pod(
                     "pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods"
                 ));
             }
-            (!is_here(new)).then(|| {
-                format!("node {node:?} can only create pods with spec.nodeName set to itself")
+            if !is_here(Some(pod)) {
+                let why = "can only create pods with spec.nodeName set to itself";
+                return Some(format!("node {node:?} {why}"));
+            }
+            let owners = pod["metadata"]["ownerReferences"].as_array().map(Vec::as_slice);
+            let own = owners.is_some_and(|owners| match owners {
+                [owner] => owner["kind"] == "Node" && owner["name"] == node,
+                _ => false,
+            });
+            (!own).then(|| {
+                format!("node {node:?} can only create pods with an owner reference set to itself")
             })
         }
         ("delete" | "deletecollection", "") => (!is_here(old)).then(|| {
@@ -268,6 +287,21 @@ fn of_pod(
             "unexpected pod subresource {part:?}, only 'status' and 'eviction' are allowed"
         )),
     }
+}
+
+/// Kubernetes: a node asks for certificates of its own name alone.
+fn of_request(node: &str, new: Option<&Value>) -> Option<String> {
+    use base64::Engine as _;
+    let spec = &new?["spec"];
+    let signers = ["kube-apiserver-client-kubelet", "kubelet-serving"];
+    let signer = text(&spec["signerName"]).strip_prefix("kubernetes.io/")?;
+    if !signers.contains(&signer) {
+        return None;
+    }
+    let pem = base64::engine::general_purpose::STANDARD.decode(text(&spec["request"])).ok()?;
+    let asked = crate::pki::parse(&String::from_utf8(pem).ok()?).ok()?;
+    let own = format!("system:node:{node}");
+    (asked.common_name != own).then(|| format!("can only create a node CSR with CN={own}"))
 }
 
 fn of_token(

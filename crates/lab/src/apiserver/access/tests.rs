@@ -1,6 +1,5 @@
 //! Who is recognised, and who may do what.
 
-mod recorded;
 mod wire;
 
 use super::*;

@@ -16,14 +16,11 @@ pub(in crate::apiserver) fn mistakes(
     }
     let mut errors = if old.is_none() { names(crd) } else { Vec::new() };
     if let Some(old) = old {
-        for field in ["group", "scope"] {
-            if crd["spec"][field] != old["spec"][field] {
-                let value = &crd["spec"][field];
-                errors.push(FieldError::invalid(
-                    format!("spec.{field}"),
-                    value,
-                    "field is immutable",
-                ));
+        for field in ["/group", "/scope", "/names/plural"] {
+            let (now, was) = (crd["spec"].pointer(field), old["spec"].pointer(field));
+            if let Some(value) = now.filter(|_| now != was) {
+                let field = format!("spec{}", field.replace('/', "."));
+                errors.push(FieldError::invalid(field, value, "field is immutable"));
             }
         }
     }

@@ -37,5 +37,10 @@ pub(super) fn to_core(object: Value) -> Value {
 /// As events.k8s.io shows it.
 pub(super) fn from_core(object: &Value) -> Value {
     let pairs = NAMES.into_iter().map(|(new, core)| (core, new));
-    rename(object.clone(), "events.k8s.io/v1", pairs)
+    let mut object = rename(object.clone(), "events.k8s.io/v1", pairs);
+    if let Some(map) = object.as_object_mut() {
+        // Told in the core group even when empty, not here.
+        map.retain(|field, value| !field.starts_with("reporting") || *value != "");
+    }
+    object
 }

@@ -17,10 +17,14 @@ pub(super) fn allocate(server: &ApiServer, object: &mut Value) -> Result<(), Sta
     object["status"] = json!({"loadBalancer": {}});
     let spec = &mut object["spec"];
     if spec.is_object() && spec["type"] != "ExternalName" {
-        // Kubernetes: one family, that of the cluster's range.
-        for (field, value) in
-            [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))]
-        {
+        // Kubernetes: one family, that of the cluster's range; who selects nobody and has no address may have both.
+        let free = spec["clusterIP"] == "None" && spec["selector"].is_null();
+        let (families, policy) = if free {
+            (json!(["IPv4", "IPv6"]), "RequireDualStack")
+        } else {
+            (json!(["IPv4"]), "SingleStack")
+        };
+        for (field, value) in [("ipFamilies", families), ("ipFamilyPolicy", json!(policy))] {
             if spec[field].is_null() {
                 spec[field] = value;
             }
@@ -73,6 +77,11 @@ pub(super) fn keep_address(old: &Value, new: &mut Value) {
         let missing = new["spec"][field].as_str().is_none_or(str::is_empty)
             && new["spec"][field].as_array().is_none_or(Vec::is_empty);
         if missing && !old["spec"][field].is_null() {
+            new["spec"][field] = old["spec"][field].clone();
+        }
+    }
+    for field in ["ipFamilies", "ipFamilyPolicy"] {
+        if new["spec"][field].is_null() && !old["spec"][field].is_null() {
             new["spec"][field] = old["spec"][field].clone();
         }
     }

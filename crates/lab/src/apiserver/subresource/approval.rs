@@ -29,7 +29,10 @@ pub fn before_update(
         _ => return Ok(()),
     }
     stamp(new, old, &server.stamp());
-    let errors = mistakes(old, new);
+    let mut errors = mistakes(old, new);
+    if request.subresource == "status" {
+        errors.extend(certificate_mistake(old, new));
+    }
     if errors.is_empty() {
         return Ok(());
     }
@@ -93,6 +96,28 @@ fn mistakes(old: &Value, new: &Value) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+/// Kubernetes: a certificate is PEM, and stays once it is there.
+fn certificate_mistake(old: &Value, new: &Value) -> Option<FieldError> {
+    use base64::Engine as _;
+    const FIELD: &str = "status.certificate";
+    let of =
+        |object: &Value| object["status"]["certificate"].as_str().unwrap_or_default().to_owned();
+    let (was, now) = (of(old), of(new));
+    if was == now {
+        return None;
+    }
+    if !was.is_empty() {
+        let why = "updates may not modify existing certificate content";
+        return Some(FieldError::forbidden(FIELD, why));
+    }
+    let pem = base64::engine::general_purpose::STANDARD.decode(&now).unwrap_or_default();
+    let blocks = crate::dial::certificates(&String::from_utf8_lossy(&pem));
+    blocks.is_err().then(|| {
+        let why = "must contain at least one CERTIFICATE PEM block";
+        FieldError::invalid(FIELD, &json!("<certificate data>"), why)
+    })
 }
 
 #[cfg(test)]

@@ -124,9 +124,13 @@ fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), Status> {
     }
     if allowed <= 0 {
         let (needs, has) = (number(&status["desiredHealthy"]), number(&status["currentHealthy"]));
-        let why = format!(
-            "The disruption budget {name} needs {needs} healthy pods and has {has} currently"
-        );
+        let why = if needs == 0 {
+            format!("The disruption budget {name} does not allow evicting pods currently")
+        } else {
+            format!(
+                "The disruption budget {name} needs {needs} healthy pods and has {has} currently"
+            )
+        };
         return Err(refused(&why, None));
     }
     budget["status"]["disruptionsAllowed"] = (allowed - 1).into();

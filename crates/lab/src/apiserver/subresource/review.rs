@@ -2,8 +2,8 @@
 
 use crate::apiserver::access::{self, Attributes, User, token};
 use crate::apiserver::status::{Status, details};
-use crate::apiserver::{ApiServer, Request};
-use crate::schema::FieldError;
+use crate::apiserver::{ApiServer, Request, create};
+use crate::schema::{FieldError, apply};
 use serde_json::{Map, Value, json};
 
 /// Answers POST of a review of any kind.
@@ -45,6 +45,13 @@ pub fn post(
     if !body["metadata"].is_object() {
         body["metadata"] = json!({});
     }
+    let asked = body.pointer_mut("/spec/resourceAttributes");
+    if let Some(asked) = asked.and_then(Value::as_object_mut) {
+        asked.retain(|_, value| *value != "");
+    }
+    let version = request.kind.api_version();
+    let writer = create::writer(server, request, &version);
+    apply::track(&request.kind.schema, None, &mut body, &writer);
     body["status"] = status;
     Ok(body)
 }

@@ -3,8 +3,8 @@
 use crate::apiserver::access::token::{self, AUDIENCE, Bound, Claims};
 use crate::apiserver::access::{self, Attributes, User};
 use crate::apiserver::status::details;
-use crate::apiserver::{ApiServer, Key, Request, Status};
-use crate::schema::FieldError;
+use crate::apiserver::{ApiServer, Key, Request, Status, create};
+use crate::schema::{FieldError, Schema, apply};
 use serde_json::{Value, json};
 
 /// Seconds a token is good for unless asked otherwise (Kubernetes: 1 h).
@@ -65,12 +65,19 @@ pub fn post(
         bound,
     };
     let expires = jiff::Timestamp::from_second(claims.expires).unwrap_or(jiff::Timestamp::MAX);
+    let version = "authentication.k8s.io/v1";
+    let writer = create::writer(server, request, version);
+    let mut asked = json!({"metadata": {}, "spec": spec});
+    asked["spec"]["expirationSeconds"] = length.into();
+    // No schema is at hand here: a request has no lists that could be merged.
+    apply::track(&Schema::builtin(&Value::Null, ""), None, &mut asked, &writer);
+    unmark(&mut asked["metadata"]["managedFields"][0]["fieldsV1"]);
     Ok(json!({
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {
             "name": claims.name, "namespace": claims.namespace, "uid": claims.uid,
-            "creationTimestamp": server.stamp(),
+            "creationTimestamp": server.stamp(), "managedFields": asked["metadata"]["managedFields"],
         },
         "spec": {
             "audiences": audiences,
@@ -82,6 +89,13 @@ pub fn post(
             "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         },
     }))
+}
+
+/// Structs of Go are not owned themselves, as maps would be.
+fn unmark(fields: &mut Value) {
+    let Some(fields) = fields.as_object_mut() else { return };
+    fields.remove(".");
+    fields.values_mut().for_each(unmark);
 }
 
 /// What the token is to be bound to, which must exist with the uid given.

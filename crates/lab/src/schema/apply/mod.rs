@@ -106,12 +106,9 @@ pub fn apply(
         fields::subtract(&mut entry.fields, &diff.removed);
     }
     let changed = !diff.set.is_empty() || !diff.removed.is_empty();
-    let before = entries::read(&live["metadata"]["managedFields"]).unwrap_or_default();
-    for entry in entries.iter_mut().filter(|entry| entry.manager == me) {
-        let kept = before.iter().any(|one| one.manager == me && one.fields == entry.fields);
-        if changed || !kept {
-            entry.time = Some(entries::time(ctx.now));
-        }
+    // Kubernetes: who applies what is there already has no time.
+    for entry in entries.iter_mut().filter(|entry| changed && entry.manager == me) {
+        entry.time = Some(entries::time(ctx.now));
     }
     entries::write(&mut merged, entries);
     client_side::follow(&mut merged, config, ctx);
@@ -184,7 +181,15 @@ fn drop_abandoned(place: Place, merged: Value, last: &fields::Node, entries: &[E
     // What nobody owns stays unless it was applied last time.
     let mut gone = all;
     fields::subtract(&mut gone, &typed::with_parents(place, &typed::set_of(place, &owned_left)));
-    without(&fields::intersection(&gone, &last))
+    let mut gone = fields::intersection(&gone, &last);
+    // The name is in every configuration, though nobody owns it: metadata never goes as a whole.
+    if let Some(Value::Object(metadata)) = gone.get_mut("f:metadata") {
+        metadata.remove(".");
+        if metadata.is_empty() {
+            gone.remove("f:metadata");
+        }
+    }
+    without(&gone)
 }
 
 /// Writes managedFields of an update (create, PUT or patch) into `new`: what changed since `old`

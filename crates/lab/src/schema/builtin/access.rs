@@ -131,7 +131,12 @@ pub(super) fn validate_binding(
     if let Some(old) = old
         && old["roleRef"] != *role
     {
-        errors.push(FieldError::invalid("roleRef", role, "cannot change roleRef"));
+        // As Go prints the type inside the server.
+        let shown = format!(
+            "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
+            role["apiGroup"], role["kind"], role["name"]
+        );
+        errors.push(FieldError::invalid_text("roleRef", &shown, "cannot change roleRef"));
     }
 }
 

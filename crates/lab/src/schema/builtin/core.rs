@@ -239,6 +239,16 @@ pub(super) fn default_claim(claim: &mut Object) {
     }
 }
 
+pub(super) fn validate_csi_node(new: &Value, errors: &mut Vec<FieldError>) {
+    let drivers = elements(&new["spec"], "drivers");
+    for (at, driver) in drivers.iter().enumerate() {
+        if drivers[..at].iter().any(|other| other["name"] == driver["name"]) {
+            let field = format!("spec.drivers[{at}].name");
+            errors.push(FieldError::duplicate(field, &driver["name"]));
+        }
+    }
+}
+
 pub(super) fn default_endpoints(endpoints: &mut Object) {
     for subset in objects(endpoints, "subsets") {
         for port in objects(subset, "ports") {

@@ -67,7 +67,10 @@ pub fn label(name: &str) -> Vec<String> {
     if name.len() > LABEL_MAX {
         wrong.push(too_long(LABEL_MAX));
     }
-    if !is_label(name) {
+    // Kubernetes: a name that would do as a subdomain is told what it lacks as a label.
+    if name.contains('.') && subdomain(name).is_empty() {
+        wrong.push("must not contain dots".to_owned());
+    } else if !is_label(name) {
         wrong.push(LABEL.to_owned());
     }
     wrong

@@ -104,6 +104,7 @@ pub fn validate(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Ve
         ("apps", "StatefulSet") => stateful::validate(new, old, &mut errors),
         ("batch", "Job") => batch::validate_job(new, old, &mut errors),
         ("batch", "CronJob") => batch::validate_cron_job(new, &mut errors),
+        ("storage.k8s.io", "CSINode") => core::validate_csi_node(new, &mut errors),
         ("policy", "PodDisruptionBudget") => workload::validate_budget(new, &mut errors),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             access::validate_request(new, old, &mut errors)

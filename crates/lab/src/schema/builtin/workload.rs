@@ -198,7 +198,17 @@ pub(super) fn validate_budget(new: &Value, errors: &mut Vec<FieldError>) {
         let what = "minAvailable and maxUnavailable cannot be both set";
         errors.push(FieldError::invalid_text("spec", &shown, what));
     }
-    int_or_percent(least, "spec.minAvailable", errors);
-    int_or_percent(most, "spec.maxUnavailable", errors);
+    for (value, field) in [(least, "spec.minAvailable"), (most, "spec.maxUnavailable")] {
+        int_or_percent(value, field, errors);
+        let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<u64>().ok());
+        if percent.is_some_and(|percent| percent > 100) {
+            errors.push(FieldError::invalid(field, value, "must not be greater than 100%"));
+        }
+    }
+    const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
+    let policy = &spec["unhealthyPodEvictionPolicy"];
+    if policy.as_str().is_some_and(|policy| !POLICIES.contains(&policy)) {
+        errors.push(FieldError::unsupported("spec.unhealthyPodEvictionPolicy", policy, &POLICIES));
+    }
     meta::selector(&spec["selector"], "spec.selector", errors);
 }
