@@ -2,6 +2,7 @@
 s/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/UID/g
 s/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?Z/TIME/g
 s/[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} [+-][0-9]{4}/TIME/g
+s/[0-9-]{10} [0-9:.]{8,} [+-][0-9]{4} UTC/TIME/g
 s/Resource Version: +[0-9]+/Resource Version: VERSION/
 s/resourceVersion: "[0-9]+"/resourceVersion: VERSION/
 s/"resourceVersion": ?"[0-9]+"/"resourceVersion":"VERSION"/g
