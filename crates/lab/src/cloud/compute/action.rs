@@ -102,15 +102,7 @@ pub(super) fn act(state: &mut State, call: &Call, id: &str) -> Answer {
             change(state, call, id, &start)
         }
         "reboot" => {
-            const KINDS: [&str; 6] = ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"];
-            let kind = arguments["type"].as_str().unwrap_or_default();
-            if !KINDS.contains(&kind) {
-                let message = format!(
-                    "Invalid input for field/attribute type. Value: {kind}. '{kind}' is not one of ['{}']",
-                    KINDS.join("', '")
-                );
-                return Err(fault(400, message));
-            }
+            let kind = reboot_kind(arguments)?;
             let from: &[VmState] = if kind.eq_ignore_ascii_case("hard") {
                 &[VmState::Active, VmState::Stopped, VmState::Error]
             } else {
@@ -228,6 +220,19 @@ fn half_way(state: &mut State, id: &str, task: &str, next: &'static str, step: S
     switch_off(state, id);
     let delay = state.config.delays.power;
     state.after(delay, step, id);
+}
+
+fn reboot_kind(arguments: &Value) -> Result<&str, Reply> {
+    const KINDS: [&str; 6] = ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"];
+    let kind = arguments["type"].as_str().unwrap_or_default();
+    if KINDS.contains(&kind) {
+        return Ok(kind);
+    }
+    let kinds = KINDS.join("', '");
+    let message = format!(
+        "Invalid input for field/attribute type. Value: {kind}. '{kind}' is not one of ['{kinds}']"
+    );
+    Err(fault(400, message))
 }
 
 fn rebooting(state: &mut State, id: &str) {

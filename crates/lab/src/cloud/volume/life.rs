@@ -107,12 +107,7 @@ fn sources(state: &State, call: &Call, asked: &Value) -> Result<(), Reply> {
     }
 }
 
-pub(super) fn create(state: &mut State, call: &Call) -> Answer {
-    let body = call.json().map_err(|_| fault(400, "Malformed request body"))?;
-    let asked = &body["volume"];
-    if !asked.is_object() {
-        return Err(fault(400, "'volume' is a required property"));
-    }
+fn checked_size(asked: &Value) -> Result<u64, Reply> {
     let size = &asked["size"];
     // Cinder: without a size there must be something to take it of.
     let sourced =
@@ -127,9 +122,18 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         return Err(invalid("size", size, &format!("'{text}' does not match '^[0-9]+$'")));
     }
     let number = size.as_u64().or_else(|| size.as_str().and_then(|size| size.parse().ok()));
-    let Some(number) = number.filter(|number| *number > 0) else {
-        return Err(invalid("size", size, &format!("{size} is less than the minimum of 1")));
-    };
+    number
+        .filter(|number| *number > 0)
+        .ok_or_else(|| invalid("size", size, &format!("{size} is less than the minimum of 1")))
+}
+
+pub(super) fn create(state: &mut State, call: &Call) -> Answer {
+    let body = call.json().map_err(|_| fault(400, "Malformed request body"))?;
+    let asked = &body["volume"];
+    if !asked.is_object() {
+        return Err(fault(400, "'volume' is a required property"));
+    }
+    let number = checked_size(asked)?;
     let name = checked_name(asked)?;
     let metadata = checked_metadata(&asked["metadata"])?;
     let kind = asked["volume_type"].as_str().unwrap_or("__DEFAULT__").to_owned();
