@@ -4,7 +4,7 @@ DIR ?= .drover
 ARGS ?=
 WORLDS ?= lab kube
 
-.PHONY: dev kube-assets clients test lint bench clean openstack-up openstack-down test-openstack record-openstack record-kube test-upstream
+.PHONY: dev kube-assets clients test lint bench bench-kube clean openstack-up openstack-down test-openstack record-openstack record-kube test-upstream
 
 dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" for more
 	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
@@ -34,7 +34,11 @@ lint: ## formatting and clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings
 
 bench: ## print the measures of planning and of whole pools; asserts nothing
-	$(CARGO) bench --package drover-sim
+	$(CARGO) bench --package drover-sim --bench plan --bench pool
+
+bench-kube: kube-assets ## print what Drover costs on a real control plane; takes 15 minutes, asserts nothing
+	$(CARGO) build --profile bench --package drover
+	DROVER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/drover $(CARGO) bench --package drover-sim --bench kube
 
 openstack-up: ## start real OpenStack services on loopback; the first time it installs them, once (Debian 12 and PyPI)
 	tools/openstack/up.sh
