@@ -2,6 +2,7 @@
 
 use crate::cache::Cache;
 use drover_api::{Machine, MachineClass, MachineDeployment, MachineSet, labels};
+use drover_plan::certificate::{self, Asker};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
     EphemeralVolumeSource, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec,
@@ -40,6 +41,7 @@ const BUDGETS_BY_NAMESPACE: usize = 0;
 const CLAIMS_BY_NAMESPACE: usize = 0;
 const ATTACHMENTS_BY_NODE: usize = 0;
 const ATTACHMENTS_BY_VOLUME: usize = 1;
+const REQUESTS_BY_ASKING_NODE: usize = 0;
 
 impl Default for Caches {
     fn default() -> Self {
@@ -62,7 +64,7 @@ impl Default for Caches {
                 ],
                 |_| {},
             ),
-            requests: Cache::new(&[], |_| {}),
+            requests: Cache::new(&[asking_node], |_| {}),
         }
     }
 }
@@ -117,6 +119,12 @@ impl Caches {
 
     pub fn machine_by_uid(&self, uid: &str) -> Option<Arc<Machine>> {
         self.machines.by(MACHINES_BY_UID, uid).into_iter().next()
+    }
+
+    /// The certificate requests of this machine's Node that nobody has decided on.
+    pub fn requests_of(&self, machine: &Machine) -> Vec<Arc<CertificateSigningRequest>> {
+        let nodes = machine_node(machine).into_iter();
+        nodes.flat_map(|node| self.requests.by(REQUESTS_BY_ASKING_NODE, &node)).collect()
     }
 
     pub fn machines_of_class(&self, namespace: &str, name: &str) -> Vec<Arc<Machine>> {
@@ -209,6 +217,13 @@ fn machine_node(machine: &Machine) -> Vec<String> {
         .or_else(|| machine.spec.metadata.name.clone())
         .unwrap_or_else(|| machine.name_any());
     vec![name]
+}
+
+fn asking_node(request: &CertificateSigningRequest) -> Vec<String> {
+    match certificate::asker(request) {
+        Asker::Node(name) if !certificate::is_decided(request) => vec![name],
+        _ => Vec::new(),
+    }
 }
 
 fn machine_class(machine: &Machine) -> Vec<String> {

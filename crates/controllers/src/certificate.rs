@@ -39,8 +39,7 @@ pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
 
 /// Whose machine asks: by its token, read live because tokens are not cached, or by its Node.
 async fn observe(request: &Request, ctx: &Context) -> Result<Vec<KnownMachine>, Error> {
-    let decided = request.status.as_ref().and_then(|status| status.conditions.as_ref());
-    if decided.is_some_and(|conditions| !conditions.is_empty()) {
+    if certificate::is_decided(request) {
         return Ok(Vec::new());
     }
     let machines = match certificate::asker(request) {

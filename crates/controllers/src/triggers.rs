@@ -3,7 +3,7 @@
 use crate::cache::{Change, Key};
 use crate::caches::Caches;
 use crate::queue::{Queue, Urgency};
-use drover_api::{DrainStatus, Machine, MachineSet};
+use drover_api::{DrainStatus, Machine, MachineAddress, MachineSet};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
@@ -72,8 +72,15 @@ fn own_changes(caches: &Caches, queues: &Queues) {
 }
 
 fn on_machine_change(caches: &Caches, queues: &Queues) {
-    let to = queues.clone();
+    let (to, of) = (queues.clone(), caches.clone());
     caches.machines.listen(move |change| {
+        if let Change::Put { old, new } = change
+            && addresses(new) != old.as_ref().and_then(|old| addresses(old))
+        {
+            for request in of.requests_of(new) {
+                to.requests.add_afresh(Key::of(request.as_ref()), Urgency::Begun);
+            }
+        }
         each(change, |machine| {
             if let Some(owner) = controller_key(machine.as_ref(), "MachineSet") {
                 to.sets.add_soon(owner, Urgency::Begun);
@@ -166,6 +173,11 @@ fn changed_from_outside(old: Option<&Arc<Machine>>, new: &Machine) -> bool {
     })
 }
 
+/// What a serving certificate may be for.
+fn addresses(machine: &Machine) -> Option<&[MachineAddress]> {
+    machine.status.as_ref().map(|status| status.addresses.as_slice())
+}
+
 fn leaves(machine: &Machine) -> bool {
     machine.metadata.deletion_timestamp.is_some() || drain(machine).is_some()
 }
@@ -225,5 +237,37 @@ impl Caches {
         for request in self.requests.all() {
             queues.requests.add(Key::of(request.as_ref()), Urgency::Begun);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_serving_certificate_asked_for_too_early_is_looked_at_when_the_addresses_are_known() {
+        let (caches, queues) = (Caches::default(), Queues::default());
+        let machine = |addresses| {
+            serde_json::from_value::<Machine>(json!({
+                "metadata": { "namespace": "kube-system", "name": "m1", "uid": "u1" },
+                "spec": { "providerSpec": {} },
+                "status": { "addresses": addresses },
+            }))
+            .expect("a machine")
+        };
+        let request = serde_json::from_value(json!({
+            "metadata": { "name": "csr-1" },
+            "spec": {
+                "request": "", "signerName": "kubernetes.io/kubelet-serving",
+                "username": "system:node:m1", "groups": ["system:nodes"],
+            },
+        }));
+        caches.machines.saw(machine(json!([])));
+        caches.requests.saw(request.expect("a request"));
+        connect(&caches, &queues);
+        assert_eq!(queues.requests.depth(), 0);
+        caches.machines.saw(machine(json!([{ "type": "InternalIP", "address": "10.0.0.7" }])));
+        assert_eq!(queues.requests.take().await.name, "csr-1");
     }
 }

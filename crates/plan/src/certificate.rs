@@ -222,7 +222,9 @@ fn judge(seen: &Observed) -> Result<Approval, Refusal> {
     }
 }
 
-fn is_decided(request: &CertificateSigningRequest) -> bool {
+/// Whether somebody approved or denied it, or it is signed.
+#[must_use]
+pub fn is_decided(request: &CertificateSigningRequest) -> bool {
     let Some(status) = &request.status else { return false };
     let last = |kind: &str| matches!(kind, "Approved" | "Denied" | "Failed");
     status.certificate.is_some()
