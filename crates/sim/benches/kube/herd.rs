@@ -21,8 +21,10 @@ pub struct Seen {
     pub joined: BTreeMap<String, Instant>,
     /// UIDs of all machines that ever were.
     pub ever: BTreeSet<String>,
-    /// The most machines there at once since it was last set to 0.
-    pub most: usize,
+    /// Those of them that are being deleted.
+    pub leaving: BTreeSet<String>,
+    /// The most machines that were there and not being deleted, and the most objects, since it was last forgotten.
+    pub most: (usize, usize),
     /// Ready machines, as the pool says itself.
     pub ready: u32,
 }
@@ -72,7 +74,7 @@ impl Herd {
 
     pub fn forget_most(&self) {
         let mut seen = lock(&self.seen);
-        seen.most = seen.live.len();
+        seen.most = (0, 0);
     }
 
     /// Waits until this holds, and tells how long that took.
@@ -111,9 +113,13 @@ fn take(seen: &mut Seen, event: Option<Event<Machine>>) {
             if machine.status.is_some_and(|status| status.node_ref.is_some()) {
                 seen.joined.entry(uid.clone()).or_insert_with(Instant::now);
             }
+            if machine.metadata.deletion_timestamp.is_some() {
+                seen.leaving.insert(uid.clone());
+            }
             seen.ever.insert(uid.clone());
             seen.live.insert(uid);
-            seen.most = seen.most.max(seen.live.len());
+            let working = seen.live.difference(&seen.leaving).count();
+            seen.most = (seen.most.0.max(working), seen.most.1.max(seen.live.len()));
         }
         Some(Event::Delete(machine)) => {
             seen.live.remove(&machine.uid().unwrap_or_default());

@@ -199,7 +199,9 @@ impl Bench {
         };
         let took = self.herd.until("rolling", over).await?;
         self.say(&format!("rollout of {machines} with surge {SURGE}, s"), took);
-        self.say("most machines at once in it", self.herd.seen().most);
+        let (live, objects) = self.herd.seen().most;
+        self.say("most live machines in it", live);
+        self.say("most machine objects in it", objects);
         tokio::time::sleep(SETTLED).await;
         self.chapter("rollout", machines, true)?;
         self.stage.scale(0).await?;
@@ -267,18 +269,15 @@ impl Bench {
         let each = f64::from(machines);
         if of_each {
             let count = f64::from(calls.without_joining()) / each;
-            self.say(&format!("{what}: calls a machine"), format!("{count:.2}"));
+            self.say(&format!("{what}: calls a machine"), count);
             let refused = f64::from(calls.conflicts) / each;
-            self.say(&format!("{what}: refused with 409 a machine"), format!("{refused:.2}"));
+            self.say(&format!("{what}: refused with 409 a machine"), refused);
             let (own, theirs) = (manager / each * 1e3, api / each * 1e3);
-            self.say(&format!("{what}: CPU of Drover a machine, ms"), format!("{own:.1}"));
-            self.say(
-                &format!("{what}: CPU of the API server a machine, ms"),
-                format!("{theirs:.1}"),
-            );
+            self.say(&format!("{what}: CPU of Drover a machine, ms"), own);
+            self.say(&format!("{what}: CPU of the API server a machine, ms"), theirs);
         } else {
             self.say(&format!("{what}: calls"), calls.all());
-            self.say(&format!("{what}: CPU of Drover, s"), format!("{manager:.2}"));
+            self.say(&format!("{what}: CPU of Drover, s"), manager);
         }
         for (name, count) in &calls.by_name {
             println!("      {:8.2}  {name}", f64::from(*count) / each);
@@ -287,6 +286,6 @@ impl Bench {
     }
 
     fn say(&self, what: &str, figure: impl std::fmt::Display) {
-        println!("{what:<58} {figure:>8}");
+        println!("{what:<58} {figure:>8.2}");
     }
 }
