@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What makes of a world the one that a case is about.
+type Change = Box<dyn Fn(&mut World)>;
+
 #[test]
 fn a_deletion_drains_detaches_deletes_and_lets_go() {
     let mut world = World::running();
@@ -96,7 +99,7 @@ fn nothing_is_evicted_where_it_would_not_help() {
             world.machine.metadata.labels = Some(BTreeMap::from([label]));
         }
     };
-    let skips: Vec<Box<dyn Fn(&mut World)>> = vec![
+    let skips: Vec<Change> = vec![
         Box::new(move |world| world.nodes = vec![long_silent()]),
         Box::new(move |world| world.nodes = vec![read_only()]),
         Box::new(|world| world.has_target = false),
