@@ -3,6 +3,7 @@
 use crate::{
     fault::Fault,
     flight::Flight,
+    group::SharedGroups,
     keystone::Service,
     lookup::Lookups,
     marks::{self, Marks},
@@ -20,6 +21,8 @@ use tokio::time::Instant;
 
 /// How old the shared list of servers may be: one call a second for all machines that build.
 const SNAPSHOT_KEPT: Duration = Duration::from_secs(1);
+/// How long a floating IP that was picked is left alone: until every list shows what became of it.
+const PICK_KEPT: Duration = Duration::from_secs(10);
 
 /// All servers of a cluster at one moment.
 pub struct Snapshot {
@@ -33,6 +36,17 @@ impl Snapshot {
     pub fn of<'a>(&'a self, marks: &'a Marks) -> impl Iterator<Item = &'a Server> {
         self.servers.iter().filter(|it| marks.on_server(it) || marks.half_on_server(it))
     }
+
+    /// Whether the cluster has no server that is not gone.
+    pub fn is_empty(&self) -> bool {
+        self.servers.iter().all(Server::is_gone)
+    }
+}
+
+/// Where a floating IP is to lead, and what is to be said of it.
+pub struct Lead<'a> {
+    pub to: Option<&'a str>,
+    pub description: &'a str,
 }
 
 type Snapshots = BTreeMap<String, Arc<Flight<Arc<Snapshot>>>>;
@@ -41,13 +55,25 @@ type Snapshots = BTreeMap<String, Arc<Flight<Arc<Snapshot>>>>;
 pub struct Cloud {
     pub session: Session,
     pub lookups: Lookups,
+    pub groups: SharedGroups,
     snapshots: Mutex<Snapshots>,
+    /// Floating IPs that lead nowhere, by their pool.
+    idle: Mutex<BTreeMap<String, Arc<Flight<Arc<Vec<FloatingIp>>>>>>,
+    /// Which of them this process is about to use, since when.
+    picked: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Cloud {
     #[must_use]
-    pub fn new(session: Session) -> Self {
-        Self { session, lookups: Lookups::default(), snapshots: Mutex::default() }
+    pub fn new(session: Session, lookups: Lookups) -> Self {
+        Self {
+            session,
+            lookups,
+            groups: Mutex::default(),
+            snapshots: Mutex::default(),
+            idle: Mutex::default(),
+            picked: Mutex::default(),
+        }
     }
 
     /// All servers of a machine's cluster, at most a second old.
@@ -115,19 +141,48 @@ impl Cloud {
         Ok(ports)
     }
 
-    /// The floating IPs of one machine.
+    /// The floating IPs of one machine, allocated for it or borrowed.
     pub async fn floating_ips_of(&self, marks: &Marks) -> Result<Vec<FloatingIp>, Fault> {
-        let mut found = self.floating_ips(("description", &marks.description)).await?;
-        found.retain(|it| marks.on_floating_ip(it));
+        let either = [("description", &*marks.description), ("description", &*marks.loan)];
+        let mut found = self.floating_ips(&either).await?;
+        found.retain(|it| marks.on_floating_ip(it) || marks.on_loan(it));
         Ok(found)
+    }
+
+    /// The floating IPs of a pool that lead nowhere, at most a second old.
+    pub async fn idle_floating_ips(&self, network: &str) -> Result<Arc<Vec<FloatingIp>>, Fault> {
+        let flight = {
+            let mut all = self.idle.lock().expect("nobody panics with this lock");
+            all.entry(network.to_owned()).or_default().clone()
+        };
+        let filter = [("floating_network_id", network), ("status", "DOWN")];
+        let fetch = async { self.floating_ips(&filter).await.map(Arc::new) };
+        flight.get(SNAPSHOT_KEPT, fetch).await
+    }
+
+    /// Whether this floating IP is the caller's to try: two machines of one process need not run into each other.
+    pub fn picks(&self, id: &str) -> bool {
+        let mut picked = self.picked.lock().expect("nobody panics with this lock");
+        picked.retain(|_, since| since.elapsed() < PICK_KEPT);
+        picked.insert(id.to_owned(), Instant::now()).is_none()
+    }
+
+    /// Leads a floating IP somewhere, unless it was changed since it was seen.
+    pub async fn lead(&self, seen: &FloatingIp, lead: Lead<'_>) -> Result<FloatingIp, Fault> {
+        let Lead { to, description } = lead;
+        let body = json!({"floatingip": {"port_id": to, "description": description}});
+        let call = Call::new(Service::Network, Method::PUT, format!("/floatingips/{}", seen.id));
+        let call = call.body(body).if_revision(seen.revision_number);
+        self.session.create(call, "floatingip").await
     }
 
     pub async fn delete_port(&self, id: &str) -> Result<(), Fault> {
         self.session.delete(Service::Network, format!("/ports/{id}")).await
     }
 
-    pub async fn floating_ips(&self, filter: (&str, &str)) -> Result<Vec<FloatingIp>, Fault> {
-        self.session.list(Service::Network, "/floatingips", "floatingips", &[filter]).await
+    /// Floating IPs by exact filters; of two with one name either will do.
+    pub async fn floating_ips(&self, filters: &[(&str, &str)]) -> Result<Vec<FloatingIp>, Fault> {
+        self.session.list(Service::Network, "/floatingips", "floatingips", filters).await
     }
 
     pub async fn create_floating_ip(&self, body: Value) -> Result<FloatingIp, Fault> {

@@ -48,7 +48,7 @@ impl Creation<'_> {
         let sent_at = self.deeds.sent_at(&self.machine);
         let Some(promised_at) = self.recall.promised_at.max(sent_at) else {
             // Whatever the cloud cannot fulfil is better known before anything is promised.
-            self.resolve().await?;
+            self.recall.notes = self.resolve().await?.notes();
             return Ok(self.promise(true));
         };
         let now = self.cloud.session.now();
@@ -129,6 +129,11 @@ impl Creation<'_> {
 
     async fn assemble(&mut self, not_after: Timestamp) -> Result<Created, Fault> {
         let resolved = self.resolve().await?;
+        if !resolved.notes().iter().all(|(key, note)| self.recall.notes.get(key) == Some(note)) {
+            // A name means something else by now. It is written down before anything is made of it.
+            self.recall.notes = resolved.notes();
+            return Ok(self.promise(false));
+        }
         let ports = match ports::ensure(self, &resolved, not_after).await? {
             ports::Ports::There(ports) => ports,
             ports::Ports::Held { port, by } => {
@@ -144,7 +149,8 @@ impl Creation<'_> {
             let waits_for = format!("volume {root} to be available, it is {status}");
             return Ok(self.waiting(waits_for, BUILD_POLL));
         }
-        let body = self.server_body(&resolved, &ports, volumes.get(marks::ROOT));
+        let group = self.group(&resolved).await?;
+        let body = self.server_body(&resolved, &ports, volumes.get(marks::ROOT), group.as_deref());
         let call = Call::new(Service::Compute, Method::POST, "/servers");
         self.deeds.sending(&self.machine);
         let posted: Result<Server, Fault> =
@@ -160,9 +166,38 @@ impl Creation<'_> {
                 if fault.surely_nothing_done() {
                     self.deeds.refused(&self.machine);
                 }
+                if resolved.server_group.is_none() && self.loses_group(&fault) {
+                    return Ok(self.promise(false));
+                }
                 Err(self.with_field(fault))
             }
         }
+    }
+
+    /// The server group: the one that was ordered, else the one that the cluster shares.
+    async fn group(&mut self, resolved: &Resolved) -> Result<Option<String>, Fault> {
+        if let Some(ordered) = &resolved.server_group {
+            return Ok(Some(ordered.clone()));
+        }
+        let shared = self.cloud.shared_group(&self.marks).await?;
+        if let Some(id) = &shared {
+            self.recall.notes.insert("serverGroup".to_owned(), id.clone());
+        }
+        Ok(shared)
+    }
+
+    /// Whether it is the shared group that the create failed for. The next has another group, or none.
+    fn loses_group(&mut self, fault: &Fault) -> bool {
+        let Fault::Answered(refusal) = fault else { return false };
+        let says = |part: &str| refusal.message.contains(part);
+        let (is_gone, is_full) = (says("Instance group"), says("servers in group"));
+        if is_gone {
+            self.cloud.forget_group(&self.marks);
+        } else if is_full {
+            self.cloud.go_without_group(&self.marks, &refusal.message);
+        }
+        self.recall.notes.remove("serverGroup");
+        is_gone || is_full
     }
 
     /// Nova: the refusal of a zone or a key pair does not say which.
@@ -252,7 +287,13 @@ impl Creation<'_> {
         }
     }
 
-    fn server_body(&self, resolved: &Resolved, ports: &[String], root: Option<&String>) -> Value {
+    fn server_body(
+        &self,
+        resolved: &Resolved,
+        ports: &[String],
+        root: Option<&String>,
+        group: Option<&str>,
+    ) -> Value {
         let parameters = &self.parameters;
         let ports: Vec<Value> = ports.iter().map(|port| json!({"port": port})).collect();
         let mut server = json!({
@@ -282,7 +323,7 @@ impl Creation<'_> {
             server["config_drive"] = drive.into();
         }
         let mut body = json!({"server": server});
-        if let Some(group) = &resolved.server_group {
+        if let Some(group) = group {
             body["os:scheduler_hints"] = json!({"group": group});
         }
         body

@@ -6,7 +6,7 @@
 use crate::{
     cloud::Cloud,
     fault::Fault,
-    instance,
+    floating, instance,
     marks::Marks,
     parameters::Parameters,
     promise::{self, Deeds, Standing},
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// How soon something that is being deleted is looked at again.
 const GONE_POLL: Duration = Duration::from_secs(2);
+/// How often floating IPs are looked for: the last look is to find nothing.
+const FLOATING_IP_LOOKS: usize = 4;
 /// After this long a deletion that shows no end is asked for again.
 const DELETE_AGAIN: Duration = Duration::from_secs(60);
 
@@ -47,13 +49,20 @@ impl Deletion<'_> {
             self.ports().await?;
         }
         // After the ports: without its port no floating IP of a lost create can come into being.
-        if self.may_have_floating_ip() && self.floating_ips().await? {
-            self.floating_ips().await?;
+        if self.may_have_floating_ip() {
+            for _ in 0..FLOATING_IP_LOOKS {
+                if !floating::give_back(self.cloud, &self.marks).await? {
+                    break;
+                }
+            }
         }
         if self.may_have_volumes()
             && let Some(waiting) = self.volumes().await?
         {
             return Ok(waiting);
+        }
+        if self.parameters.as_ref().is_none_or(|it| it.server_group.is_none()) {
+            self.cloud.drop_unused_group(&self.marks).await?;
         }
         self.deeds.forget(&self.machine);
         Ok(Deleted::Gone)
@@ -140,15 +149,6 @@ impl Deletion<'_> {
     fn may_have_floating_ip(&self) -> bool {
         self.recall.floating_address.is_some()
             || self.parameters.as_ref().is_none_or(|it| it.floating_ip_pool.is_some())
-    }
-
-    /// Whether there was anything to delete.
-    async fn floating_ips(&self) -> Result<bool, Fault> {
-        let found = self.cloud.floating_ips_of(&self.marks).await?;
-        for address in &found {
-            self.cloud.delete_floating_ip(&address.id).await?;
-        }
-        Ok(!found.is_empty())
     }
 
     fn may_have_volumes(&self) -> bool {

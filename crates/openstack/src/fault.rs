@@ -152,9 +152,7 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Answered(refusal) => refusal.class(),
-            Fault::Lost { call, why } => {
-                Self::Unavailable { message: format!("{call}: {why}"), retry_after: None }
-            }
+            Fault::Lost { call, why } => Self::Unanswered(format!("{call}: {why}")),
             Fault::Unsent { call, why, retry_after } => {
                 Self::Unavailable { message: format!("{call} was not sent: {why}"), retry_after }
             }

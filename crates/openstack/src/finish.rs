@@ -3,11 +3,10 @@
 use crate::{
     create::{BUILD_POLL, Creation},
     fault::Fault,
-    wire::{FloatingIp, Server},
+    floating,
+    wire::Server,
 };
 use drover_provider::{Created, Error};
-use http::StatusCode;
-use serde_json::json;
 
 /// Fastens what is missing. `Some` when something has to be waited for.
 pub async fn finish(
@@ -23,7 +22,7 @@ pub async fn finish(
                 server.id
             )));
         };
-        let address = floating_ip(creation, &pool, &port).await?;
+        let address = floating::ensure(creation, &pool, &port).await?;
         creation.recall.floating_address = Some(address);
         creation.recall.port = Some(port);
     }
@@ -39,41 +38,6 @@ async fn port(creation: &Creation<'_>, server: &Server) -> Result<Option<String>
     let name = &creation.order.claim.owner.name;
     let ours = ports.into_iter().find(|it| it.device_id == server.id && it.name == *name);
     Ok(ours.map(|it| it.id))
-}
-
-/// The address that leads to the port. The port is the fence: Neutron refuses a second floating IP for
-/// it, so no look is needed before the first.
-async fn floating_ip(creation: &Creation<'_>, pool: &str, port: &str) -> Result<String, Fault> {
-    let Creation { cloud, marks, .. } = creation;
-    let network = cloud.lookups.pool(&cloud.session, pool).await?;
-    let body = json!({
-        "floating_network_id": network,
-        "port_id": port,
-        "description": marks.description,
-    });
-    let found = match cloud.create_floating_ip(body).await {
-        Ok(made) => made,
-        Err(fault) if fault.status() == Some(StatusCode::CONFLICT) => {
-            match there_already(creation, port).await? {
-                Some(found) => found,
-                None => return Err(fault),
-            }
-        }
-        Err(fault) => return Err(fault),
-    };
-    // One that somebody else led here serves as well, and stays theirs.
-    if marks.on_floating_ip(&found) {
-        let tags = marks.tags(&creation.parameters.tags);
-        if !tags.iter().all(|tag| found.tags.contains(tag)) {
-            cloud.tag("floatingips", &found.id, &tags).await?;
-        }
-    }
-    Ok(found.floating_ip_address)
-}
-
-async fn there_already(creation: &Creation<'_>, port: &str) -> Result<Option<FloatingIp>, Fault> {
-    let found = creation.cloud.floating_ips(("port_id", port)).await?;
-    Ok(found.into_iter().find(|it| it.port_id == port))
 }
 
 async fn volumes(creation: &Creation<'_>, server: &Server) -> Result<Option<Created>, Error> {

@@ -22,7 +22,7 @@ pub async fn list(cloud: &Cloud, cluster: &str) -> Result<Vec<Holding>, Fault> {
     for it in cloud.ports(("tags", &tag)).await? {
         add("port", &it.id, marks::owner_of(&it.description, &it.name), &it.created_at);
     }
-    for it in cloud.floating_ips(("tags", &tag)).await? {
+    for it in cloud.floating_ips(&[("tags", &tag)]).await? {
         add("floatingip", &it.id, marks::owner_of(&it.description, ""), &it.created_at);
     }
     for it in cloud.volumes(&marks::cluster_filter(cluster)).await? {

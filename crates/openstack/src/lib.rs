@@ -8,7 +8,9 @@ mod delete;
 mod fault;
 mod finish;
 mod flight;
+mod floating;
 mod gate;
+mod group;
 mod holdings;
 mod instance;
 mod keystone;
@@ -24,4 +26,4 @@ mod session;
 pub mod transport;
 mod wire;
 
-pub use provider::{OpenStack, Setup};
+pub use provider::{LOCAL_STORAGE, OpenStack, Setup};

@@ -71,8 +71,11 @@ impl Kind {
 type Answers = BTreeMap<(Kind, String), Arc<Flight<Arc<Vec<Thing>>>>>;
 
 /// The answers of one session.
-#[derive(Default)]
-pub struct Lookups(Mutex<Answers>);
+pub struct Lookups {
+    answers: Mutex<Answers>,
+    /// Patterns of the names of flavors whose servers keep their disk on their host.
+    local_storage: Arc<[String]>,
+}
 
 /// Parameters with every reference turned into an id.
 #[derive(Clone, Debug)]
@@ -91,10 +94,51 @@ pub struct ResolvedNetwork {
     pub fixed_ip: Option<IpAddr>,
 }
 
+/// The most of several ids that a note holds, in characters: a memory is to stay small.
+const NOTE_CHARACTERS: usize = 160;
+
+impl Resolved {
+    /// What was resolved, for people and for whoever goes on after a restart.
+    #[must_use]
+    pub fn notes(&self) -> BTreeMap<String, String> {
+        let networks = self.networks.iter().map(|it| match &it.subnet {
+            Some(subnet) => format!("{}/{subnet}", it.id),
+            None => it.id.clone(),
+        });
+        let notes = [
+            ("image", Some(self.image.clone())),
+            ("flavor", Some(self.flavor.clone())),
+            ("networks", list(networks.collect())),
+            ("securityGroups", list(self.security_groups.clone())),
+            ("serverGroup", self.server_group.clone()),
+        ];
+        notes.into_iter().filter_map(|(key, note)| Some((key.to_owned(), note?))).collect()
+    }
+}
+
+fn list(ids: Vec<String>) -> Option<String> {
+    let mut note = String::new();
+    for (at, id) in ids.iter().enumerate() {
+        if !note.is_empty() && note.len() + id.len() > NOTE_CHARACTERS {
+            return Some(format!("{note} and {} more", ids.len() - at));
+        }
+        if at > 0 {
+            note.push_str(", ");
+        }
+        note.push_str(id);
+    }
+    (!note.is_empty()).then_some(note)
+}
+
 impl Lookups {
+    #[must_use]
+    pub fn new(local_storage: Arc<[String]>) -> Self {
+        Self { answers: Mutex::default(), local_storage }
+    }
+
     /// Forgets everything: the cloud refused what these answers said.
     pub fn forget(&self) {
-        self.0.lock().expect("nobody panics with this lock").clear();
+        self.answers.lock().expect("nobody panics with this lock").clear();
     }
 
     /// Turns all references into ids.
@@ -114,6 +158,7 @@ impl Lookups {
             one(Kind::Image, "image", &parameters.image),
             one(Kind::Flavor, "flavor", &parameters.flavor)
         )?;
+        self.check_root(parameters, &flavor, &image)?;
         let mut networks = Vec::new();
         let only = [NetworkParameters::default()];
         let wanted = if parameters.networks.is_empty() { &only[..] } else { &parameters.networks };
@@ -133,6 +178,32 @@ impl Lookups {
             self.pool(session, pool).await?;
         }
         Ok(Resolved { image: image.id, flavor: flavor.id, networks, security_groups, server_group })
+    }
+
+    /// Whether a server of this flavor can boot this image from a volume, when it is to.
+    fn check_root(
+        &self,
+        parameters: &Parameters,
+        flavor: &Thing,
+        image: &Thing,
+    ) -> Result<(), Fault> {
+        let Some(root) = &parameters.root_volume else { return Ok(()) };
+        let refuse = |why: String| Err(Fault::Setup(Error::Invalid(why)));
+        let name = flavor.name.as_str();
+        if let Some(pattern) = self.local_storage.iter().find(|it| matches(it, name)) {
+            return refuse(format!(
+                "rootVolume: flavor {name:?} has its disk on the host (it matches {pattern:?} of the flavors with \
+                 local storage) and cannot boot from a volume; leave the size of the root disk out, or take another \
+                 flavor"
+            ));
+        }
+        if u64::from(root.size_gib) < image.min_disk {
+            return refuse(format!(
+                "rootVolume: {} GiB are too few for image {:?}, which needs {}",
+                root.size_gib, image.name, image.min_disk
+            ));
+        }
+        Ok(())
     }
 
     /// The id of the external network that floating IPs come from.
@@ -224,7 +295,7 @@ impl Lookups {
     ) -> Result<Arc<Vec<Thing>>, Fault> {
         let key = if kind.by_name() { wanted } else { "" };
         let flight = {
-            let mut answers = self.0.lock().expect("nobody panics with this lock");
+            let mut answers = self.answers.lock().expect("nobody panics with this lock");
             if answers.len() >= ANSWERS {
                 answers.clear();
             }
@@ -275,10 +346,60 @@ fn only(kind: Kind, field: &str, wanted: &str, mut found: Vec<Thing>) -> Result<
     }
 }
 
+/// Whether a name fits a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, rest)) => name.strip_prefix(head).is_some_and(|name| {
+            let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
+            ends.into_iter().any(|at| matches(rest, &name[at..]))
+        }),
+    }
+}
+
 fn is_uuid(text: &str) -> bool {
     let dashes = [8, 13, 18, 23];
     text.len() == 36
         && text.bytes().enumerate().all(|(at, byte)| {
             if dashes.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() }
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_stands_for_a_family_of_flavors() {
+        for (pattern, name, fits) in [
+            ("l1.*", "l1.large", true),
+            ("l1.*", "xl1.large", false),
+            ("*-ssd", "scs-4-ssd", true),
+            ("*-ssd", "scs-4-ssd-2", false),
+            ("m1.small", "m1.small", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} and {name}");
+        }
+    }
+
+    #[test]
+    fn notes_tell_what_was_resolved_and_stay_small() {
+        let network = |id: &str| ResolvedNetwork { id: id.into(), subnet: None, fixed_ip: None };
+        let id = "2969ae04-a429-4c1b-83e3-2f76fc3a342a";
+        let resolved = Resolved {
+            image: "i".into(),
+            flavor: "f".into(),
+            networks: vec![
+                ResolvedNetwork { subnet: Some("s".into()), ..network("n") },
+                network("m"),
+            ],
+            security_groups: vec![id.into(); 9],
+            server_group: None,
+        };
+        let notes = resolved.notes();
+        assert_eq!(notes["networks"], "n/s, m");
+        assert!(notes["securityGroups"].ends_with("and 5 more"), "{notes:?}");
+        assert!(!notes.contains_key("serverGroup"));
+    }
 }

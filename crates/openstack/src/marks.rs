@@ -17,6 +17,8 @@ const MACHINE: &str = "drover-machine";
 const SLOT: &str = "drover-volume";
 /// How a description begins that carries marks; cluster and machine follow, parted by slashes.
 const DESCRIPTION: &str = "drover/";
+/// The same of what is only borrowed.
+const LOAN: &str = "drover-loan/";
 /// Neutron's limit on a description is 255 characters.
 const IDENTITY_BYTES: usize = 120;
 /// The longest identity that goes into a tag as it is: Nova's limit on a tag is 60 characters.
@@ -28,6 +30,8 @@ pub struct Marks {
     cluster: String,
     machine: String,
     pub description: String,
+    /// The description of what the machine borrowed.
+    pub loan: String,
     pub cluster_tag: String,
     pub machine_tag: String,
 }
@@ -53,6 +57,7 @@ impl Marks {
             cluster: cluster.clone(),
             machine: machine.clone(),
             description: format!("{DESCRIPTION}{cluster}/{machine}"),
+            loan: format!("{LOAN}{cluster}/{machine}"),
             cluster_tag: cluster_tag(cluster),
             machine_tag: tag("machine", machine),
         })
@@ -110,6 +115,24 @@ impl Marks {
     #[must_use]
     pub fn on_floating_ip(&self, address: &FloatingIp) -> bool {
         address.description == self.description
+    }
+
+    #[must_use]
+    pub fn on_loan(&self, address: &FloatingIp) -> bool {
+        address.description == self.loan
+    }
+
+    /// Whether a floating IP is free for the taking: it leads nowhere and nobody says what it is kept for, or a machine
+    /// of this cluster had it on loan and needs it no more.
+    #[must_use]
+    pub fn may_borrow(&self, address: &FloatingIp) -> bool {
+        let FloatingIp { description, tags, port_id, status, .. } = address;
+        let returned = description
+            .strip_prefix(LOAN)
+            .and_then(|rest| rest.rsplit_once('/'))
+            .is_some_and(|(cluster, _)| cluster == self.cluster);
+        let kept = !description.is_empty() || !tags.is_empty();
+        port_id.is_empty() && status != "ERROR" && (!kept || returned)
     }
 
     #[must_use]

@@ -8,6 +8,7 @@ use crate::{
     delete::Deletion,
     gate::Gates,
     holdings, instance,
+    lookup::Lookups,
     marks::Marks,
     parameters::Parameters,
     promise::Deeds,
@@ -38,7 +39,12 @@ pub struct Setup {
     pub clock: Clock,
     /// Of the jitter between repetitions.
     pub seed: u64,
+    /// Flavors with their disk on the host, which cannot boot from a volume: names in which `*` stands for anything.
+    pub local_storage: Arc<[String]>,
 }
+
+/// MetaKube: flavors of this family have local storage.
+pub const LOCAL_STORAGE: &str = "l1.*";
 
 impl Setup {
     /// The real network and time.
@@ -49,6 +55,7 @@ impl Setup {
             dial: transport::network(),
             clock: Clock::system(),
             seed: fastrand::u64(..),
+            local_storage: Arc::new([LOCAL_STORAGE.to_owned()]),
         }
     }
 
@@ -68,6 +75,12 @@ impl Setup {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
+        self
+    }
+
+    #[must_use]
+    pub fn local_storage(mut self, patterns: &[String]) -> Self {
+        self.local_storage = patterns.into();
         self
     }
 }
@@ -92,12 +105,12 @@ impl OpenStack {
     ///
     /// # Errors
     /// [`Error::Invalid`] when the named cloud is not there or is incomplete.
-    pub fn from_environment(cloud: Option<&str>) -> Result<Self, Error> {
+    pub fn from_environment(cloud: Option<&str>, local_storage: &[String]) -> Result<Self, Error> {
         let default = clouds_yaml::from_environment(cloud, &|name| std::env::var(name).ok())?;
         if let Some(credentials) = &default {
             Account::read(credentials)?;
         }
-        Ok(Self::new(Setup::new(default)))
+        Ok(Self::new(Setup::new(default).local_storage(local_storage)))
     }
 
     /// The default cloud out of the text of a `clouds.yaml`.
@@ -132,7 +145,8 @@ impl OpenStack {
         let transport = (self.setup.dial)(&account.tls)?;
         let clock = self.setup.clock.clone();
         let session = Session::new(account, transport, clock, self.gates.clone(), self.setup.seed);
-        let cloud = Arc::new(Cloud::new(session));
+        let lookups = Lookups::new(self.setup.local_storage.clone());
+        let cloud = Arc::new(Cloud::new(session, lookups));
         if clouds.len() >= SESSIONS {
             clouds.clear();
         }

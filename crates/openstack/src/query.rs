@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// Makes something and reads what was made.
+    /// Makes or changes something and reads what came of it.
     ///
     /// # Errors
     /// [`Fault`]; see [`Fault::surely_nothing_done`].

@@ -15,7 +15,12 @@ pub struct Recall {
     pub port: Option<String>,
     /// The address that came of the floating IP pool.
     pub floating_address: Option<String>,
+    /// What names and defaults became before anything was made of them, by [`NOTES`].
+    pub notes: BTreeMap<String, String>,
 }
+
+/// The notes that are kept of what was resolved.
+const NOTES: [&str; 5] = ["image", "flavor", "networks", "securityGroups", "serverGroup"];
 
 const PROMISED_AT: &str = "promisedAt";
 const SERVER: &str = "server";
@@ -32,6 +37,7 @@ impl Recall {
             server: get(SERVER),
             port: get(PORT),
             floating_address: get(FLOATING_ADDRESS),
+            notes: NOTES.iter().filter_map(|key| Some(((*key).to_owned(), get(key)?))).collect(),
         }
     }
 
@@ -44,7 +50,7 @@ impl Recall {
             (FLOATING_ADDRESS, self.floating_address.clone()),
         ];
         let present = pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        Memory(present.collect::<BTreeMap<_, _>>())
+        Memory(present.chain(self.notes.clone()).collect())
     }
 }
 
@@ -59,6 +65,7 @@ mod tests {
             server: Some("s".into()),
             port: None,
             floating_address: Some("1.2.3.4".into()),
+            notes: [("image".to_owned(), "i".to_owned())].into(),
         };
         assert_eq!(Recall::read(&recall.write(), Timestamp::UNIX_EPOCH), recall);
         assert_eq!(Recall::default().write(), Memory::default());

@@ -58,12 +58,14 @@ pub struct Call {
     pub body: Option<Value>,
     /// After this moment it is not sent any more.
     pub not_after: Option<Timestamp>,
+    /// Refused with 412 when the object has another revision (Neutron).
+    pub revision: Option<u64>,
 }
 
 impl Call {
     #[must_use]
     pub fn new(service: Service, method: Method, path: impl Into<String>) -> Self {
-        Self { service, method, path: path.into(), body: None, not_after: None }
+        Self { service, method, path: path.into(), body: None, not_after: None, revision: None }
     }
 
     #[must_use]
@@ -75,6 +77,12 @@ impl Call {
     #[must_use]
     pub fn not_after(mut self, moment: Timestamp) -> Self {
         self.not_after = Some(moment);
+        self
+    }
+
+    #[must_use]
+    pub fn if_revision(mut self, revision: u64) -> Self {
+        self.revision = Some(revision);
         self
     }
 
@@ -194,6 +202,10 @@ impl Session {
         };
         if let Some(version) = version.and_then(|it| HeaderValue::try_from(it).ok()) {
             head.insert("openstack-api-version", version);
+        }
+        if let Some(revision) = call.revision {
+            let value = HeaderValue::try_from(format!("revision_number={revision}"));
+            head.extend(value.map(|value| (header::IF_MATCH, value)));
         }
         let title = call.title();
         let (_, body) = self.exchange(endpoint, call, &title, head).await?;

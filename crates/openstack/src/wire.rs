@@ -120,11 +120,41 @@ pub struct FloatingIp {
     #[serde(deserialize_with = "or_default")]
     pub description: String,
     #[serde(deserialize_with = "or_default")]
+    pub status: String,
+    #[serde(deserialize_with = "or_default")]
     pub port_id: String,
+    /// Rises with every change.
+    #[serde(deserialize_with = "or_default")]
+    pub revision_number: u64,
     #[serde(deserialize_with = "or_default")]
     pub tags: Vec<String>,
     #[serde(deserialize_with = "or_default")]
     pub created_at: String,
+}
+
+/// Nova's server group.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ServerGroup {
+    pub id: String,
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// From microversion 2.64 on.
+    #[serde(deserialize_with = "or_default")]
+    policy: String,
+    /// Before.
+    #[serde(deserialize_with = "or_default")]
+    policies: Vec<String>,
+    /// The servers in it that are not deleted.
+    #[serde(deserialize_with = "or_default")]
+    pub members: Vec<String>,
+}
+
+impl ServerGroup {
+    #[must_use]
+    pub fn has_policy(&self, policy: &str) -> bool {
+        self.policy == policy || self.policies.iter().any(|it| it == policy)
+    }
 }
 
 /// Cinder's volume.

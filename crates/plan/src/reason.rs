@@ -63,7 +63,8 @@ reasons! {
     QuotaExceeded => "a quota of the project is used up",
     CapacityExhausted => "the cloud has no room",
     CloudConflict => "the cloud's objects changed under our hands",
-    CloudUnavailable => "the cloud does not answer",
+    CloudUnavailable => "the cloud says that it cannot just now",
+    CloudSilent => "the cloud did not answer in time",
     WriteRefused => "the API server refused a write",
 
     // Machine: its node

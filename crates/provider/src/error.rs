@@ -44,6 +44,9 @@ pub enum Error {
     /// The cloud does not answer, or answers that it cannot just now.
     #[error("the cloud is unavailable: {message}")]
     Unavailable { message: String, retry_after: Option<Duration> },
+    /// The cloud was asked and no answer came back: whether it acted is for the next look to say.
+    #[error("the cloud did not answer: {0}")]
+    Unanswered(String),
 }
 
 impl Error {
@@ -57,7 +60,10 @@ impl Error {
             Self::Unavailable { retry_after: Some(wait), .. } if !wait.is_zero() => {
                 Retry::After(*wait)
             }
-            Self::Unavailable { .. } | Self::Conflict(_) | Self::ServerFailed(_) => Retry::Backoff,
+            Self::Unavailable { .. }
+            | Self::Unanswered(_)
+            | Self::Conflict(_)
+            | Self::ServerFailed(_) => Retry::Backoff,
         }
     }
 
@@ -72,6 +78,7 @@ impl Error {
             Self::ServerFailed(_) => "Internal",
             Self::Conflict(_) => "Aborted",
             Self::Unavailable { .. } => "Unavailable",
+            Self::Unanswered(_) => "DeadlineExceeded",
         }
     }
 }

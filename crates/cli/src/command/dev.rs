@@ -63,7 +63,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let expires = account.renew().await?;
     tokio::spawn(account.keep(expires, stop.clone()));
     let (client, settings) = begin(&args, &files).await?;
-    let working = tokio::spawn(keep_working(client, settings, files.provider()?, stop.clone()));
+    let working =
+        tokio::spawn(keep_working(client, settings, files.provider(&args.tuning)?, stop.clone()));
     say_hello(&files, &world)?;
     if !args.demo {
         narrate::say("kubectl apply -f examples/metakube/machinedeployment.yaml\n")?;
@@ -122,10 +123,11 @@ impl Files {
         })
     }
 
-    fn provider(&self) -> anyhow::Result<Arc<OpenStack>> {
+    fn provider(&self, tuning: &Tuning) -> anyhow::Result<Arc<OpenStack>> {
         let clouds = std::fs::read_to_string(&self.clouds_yaml).context("reading clouds.yaml")?;
         let credentials = OpenStack::credentials_of(&clouds, "drover")?;
-        Ok(Arc::new(OpenStack::new(Setup::new(Some(credentials)))))
+        let setup = Setup::new(Some(credentials)).local_storage(&tuning.local_storage_flavors);
+        Ok(Arc::new(OpenStack::new(setup)))
     }
 }
 

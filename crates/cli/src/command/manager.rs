@@ -4,7 +4,7 @@ use crate::probe;
 use anyhow::{Context, bail};
 use drover_api::{DeletionPolicy, GoDuration};
 use drover_controllers::manager::{Manager, Settings};
-use drover_openstack::OpenStack;
+use drover_openstack::{LOCAL_STORAGE, OpenStack};
 use drover_plan::bootstrap::{Downloads, KubeletSettings};
 use drover_plan::machine::Cluster;
 use drover_provider::Clock;
@@ -56,6 +56,9 @@ pub struct Tuning {
     /// How careful deletions are that do not say: graceful, unsafe or forced
     #[arg(long, default_value = "graceful", value_name = "POLICY", value_parser = deletion_policy)]
     default_deletion_policy: DeletionPolicy,
+    /// Flavors with their disk on the host, which cannot boot from a volume: names, * stands for anything
+    #[arg(long, default_value = LOCAL_STORAGE, value_delimiter = ',', value_name = "PATTERN,..")]
+    pub local_storage_flavors: Vec<String>,
 }
 
 fn deletion_policy(text: &str) -> Result<DeletionPolicy, String> {
@@ -80,7 +83,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         None => cluster_id(&client).await?,
     };
     let nodes = node_settings(&client, args.node_api_server).await?;
-    let provider = OpenStack::from_environment(args.os_cloud.as_deref())
+    let local_storage = &args.tuning.local_storage_flavors;
+    let provider = OpenStack::from_environment(args.os_cloud.as_deref(), local_storage)
         .context("reading the cloud's credentials (clouds.yaml or OS_* variables)")?;
     let mut settings = Settings::new(cluster_id, nodes);
     args.tuning.apply(&mut settings);

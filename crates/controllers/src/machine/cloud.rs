@@ -195,6 +195,7 @@ fn refused(error: &CloudError) -> Answer {
         CloudError::ServerFailed(_) => Reason::ServerFailed,
         CloudError::Conflict(_) => Reason::CloudConflict,
         CloudError::Unavailable { .. } => Reason::CloudUnavailable,
+        CloudError::Unanswered(_) => Reason::CloudSilent,
     };
     let retry = match error.retry() {
         drover_provider::Retry::OnChange => Retry::OnChange,

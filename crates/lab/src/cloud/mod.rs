@@ -173,6 +173,15 @@ impl Cloud {
         self.shared.lock().config.quotas = quotas;
     }
 
+    /// A floating IP of the demo's pool that its project keeps for later, and what the owner says of it; its id. `None`
+    /// when the pool is empty.
+    pub fn keep_floating_ip(&self, description: &str) -> Option<String> {
+        let state = &mut self.shared.lock();
+        let pool = network::external(state)?;
+        let project = state.identity.projects.first()?.id.clone();
+        network::floating::plant(state, &pool, &project, description)
+    }
+
     /// Makes every token invalid at once, where services have cached it too.
     pub fn expire_tokens(&self) {
         self.shared.lock().identity.expire_all();

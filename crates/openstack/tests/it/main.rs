@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod lent;
 mod life;
 mod network;
 mod world;

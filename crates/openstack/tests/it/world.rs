@@ -108,18 +108,26 @@ impl World {
         self.mortal(&Arc::new(Fuse::default()))
     }
 
+    /// A provider with another setup.
+    pub fn provider_where(&self, change: impl FnOnce(Setup) -> Setup) -> OpenStack {
+        OpenStack::new(change(self.setup(&Arc::new(Fuse::default()))))
+    }
+
     /// A provider whose process dies when the fuse burns.
     pub fn mortal(&self, fuse: &Arc<Fuse>) -> OpenStack {
+        OpenStack::new(self.setup(fuse))
+    }
+
+    fn setup(&self, fuse: &Arc<Fuse>) -> Setup {
         let (router, fuse, clock) = (self.cloud.router(), fuse.clone(), self.clock);
         let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
             let (router, fuse) = (router.clone(), fuse.clone());
             async move { Ok::<_, Infallible>(fuse.pass(router, request).await) }
         });
-        let setup = Setup::new(Some(self.credentials.clone()))
+        Setup::new(Some(self.credentials.clone()))
             .over(transport::of(service))
             .clock(Clock::of(move || clock.now()))
-            .seed(7);
-        OpenStack::new(setup)
+            .seed(7)
     }
 
     pub fn ledger(&self) -> Ledger {

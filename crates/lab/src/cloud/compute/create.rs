@@ -180,10 +180,17 @@ fn check_key(state: &State, call: &Call, name: Option<&str>) -> Result<(), Reply
 }
 
 fn check_group(state: &State, group: Option<&str>) -> Result<(), Reply> {
-    match group.filter(|group| !state.compute.groups.contains_key(*group)) {
-        Some(group) => Err(fault(400, format!("Instance group {group} could not be found."))),
-        None => Ok(()),
+    let Some(group) = group else { return Ok(()) };
+    if !state.compute.groups.contains_key(group) {
+        return Err(fault(400, format!("Instance group {group} could not be found.")));
     }
+    let servers = state.compute.servers.values();
+    let members = servers.filter(|server| server.group.as_deref() == Some(group)).count();
+    let limit = state.config.quotas.server_group_members;
+    if limit >= 0 && i64::try_from(members).is_ok_and(|members| members >= limit) {
+        return Err(fault(403, "Quota exceeded, too many servers in group"));
+    }
+    Ok(())
 }
 
 /// Nova: lower case, `_`, `.` and blanks become `-`; 63 characters.

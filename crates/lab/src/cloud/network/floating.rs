@@ -116,6 +116,27 @@ fn target(
     Ok(Some(Target { port: port_id.to_owned(), fixed: fixed.to_owned(), router }))
 }
 
+/// One that somebody keeps for later: it leads nowhere. `None` when the network has no address left.
+pub(in crate::cloud) fn plant(
+    state: &mut State,
+    network: &str,
+    project: &str,
+    description: &str,
+) -> Option<String> {
+    let entry = port::draw(state, network)?;
+    let id = state.uuid();
+    let mut made = json!({
+        "id": id,
+        "description": description,
+        "floating_ip_address": entry["ip_address"],
+        "floating_network_id": network,
+        "status": "DOWN",
+    });
+    aim(state, &mut made, None);
+    keep(state, Kind::FloatingIp, project, 0, made);
+    Some(id)
+}
+
 fn aim(state: &State, floating: &mut Value, target: Option<&Target>) {
     let port = target.and_then(|target| state.network.get(Kind::Port, &target.port));
     floating["port_id"] = json!(target.map(|target| &target.port));

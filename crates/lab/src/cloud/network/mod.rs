@@ -22,6 +22,13 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The id of the first external network.
+pub(super) fn external(state: &State) -> Option<String> {
+    let mut all = state.network.table(Kind::Network).values();
+    let found = all.find(|network| network["router:external"] == true)?;
+    found["id"].as_str().map(str::to_owned)
+}
+
 /// The kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
