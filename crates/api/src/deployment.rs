@@ -97,8 +97,9 @@ pub struct Strategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = crate::schema::own_words)]
     pub in_place_update: Option<InPlaceUpdate>,
-    /// Whether labels, annotations, taints, timeouts and the deletion policy change on running machines
-    /// instead of replacing them. Accepted; as yet any change of the template replaces the machines.
+    /// Whether the Node's labels, annotations and taints, timeouts, the deletion policy and hooks change on
+    /// running machines instead of replacing them. Default: WhenPossible for machines of a MachineClass,
+    /// else Never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = crate::schema::own_words)]
     pub in_place: Option<InPlace>,

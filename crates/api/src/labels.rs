@@ -45,6 +45,9 @@ pub const REVISION_HISTORY: &str = "machinedeployment.clusters.k8s.io/revision-h
 pub const DESIRED_REPLICAS: &str = "machinedeployment.clusters.k8s.io/desired-replicas";
 /// Annotation of a set: the replicas and the surge its deployment allowed when it was last sized.
 pub const MAX_REPLICAS: &str = "machinedeployment.clusters.k8s.io/max-replicas";
+/// Annotation of a set: whether its machines take over what they can of its template (`true`) or stay as
+/// they were born (`false`). Written when its deployment's strategy differs from the default.
+pub const IN_PLACE: &str = "drover.io/in-place";
 /// Annotation in a template's metadata: `kubectl rollout restart` writes it; not special, any change
 /// rolls.
 pub const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";

@@ -80,6 +80,10 @@ async fn take(set: &MachineSet, step: Step, ctx: &Context) -> Result<(), Error> 
             patched?;
             tell(set, why, "patched", &name, ctx);
         }
+        Step::Follow { name, patch } => {
+            ctx.metrics.step(Reason::MachineFollows.as_str());
+            machines.patch_if_there(&key_in(set, &name), &patch).await?;
+        }
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 pub mod bootstrap;
 pub mod certificate;
 pub mod drain;
+pub mod in_place;
 pub mod machine;
 pub mod machine_deployment;
 pub mod machine_set;

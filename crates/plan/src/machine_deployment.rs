@@ -8,6 +8,7 @@ mod template;
 mod tests;
 
 use crate::Wake;
+use crate::in_place;
 use crate::machine_set::owner_reference;
 use crate::reason::Reason;
 use drover_api::{
@@ -194,6 +195,9 @@ fn new_set(seen: &Observed, bounds: &Bounds, family: &Family, replicas: u32) -> 
     annotations.extend(family::sizing(bounds));
     set.metadata.annotations = Some(annotations);
     set.metadata.owner_references = Some(vec![owner_reference(seen.deployment)]);
+    if let Some(note) = in_place::note(&set, in_place::is_wanted(seen.deployment)) {
+        set.annotations_mut().insert(labels::IN_PLACE.to_owned(), note);
+    }
     // MetaKube: however a set is deleted, it stays until its machines are gone.
     set.metadata.finalizers = Some(vec![labels::FINALIZER_FOREGROUND.to_owned()]);
     set
@@ -201,8 +205,9 @@ fn new_set(seen: &Observed, bounds: &Bounds, family: &Family, replicas: u32) -> 
 
 /// The annotations that a set takes over from its deployment, the autoscaler's bounds among them.
 fn inherited(deployment: &MachineDeployment) -> BTreeMap<String, String> {
-    const OWN: [&str; 5] = [
+    const OWN: [&str; 6] = [
         labels::LAST_APPLIED,
+        labels::IN_PLACE,
         labels::REVISION,
         labels::REVISION_HISTORY,
         labels::DESIRED_REPLICAS,
@@ -229,12 +234,17 @@ fn follow(seen: &Observed, bounds: &Bounds, family: &mut Family) {
         }
         wanted.insert(labels::REVISION.to_owned(), next.to_string());
     }
+    if let Some(note) = in_place::note(new.set, in_place::is_wanted(seen.deployment)) {
+        wanted.insert(labels::IN_PLACE.to_owned(), note);
+    }
     for (key, value) in wanted {
         new.annotate(&key, value);
     }
     if new.set.spec.min_ready_seconds != seen.deployment.spec.min_ready_seconds {
         new.change.min_ready_seconds = Some(seen.deployment.spec.min_ready_seconds);
     }
+    new.change.template =
+        template::taken_over(&new.set.spec.template, &seen.deployment.spec.template);
 }
 
 /// Scales a paused deployment: no set comes, and all keep their proportions.

@@ -6,6 +6,7 @@ mod status;
 mod tests;
 
 use crate::Wake;
+use crate::in_place;
 use crate::reason::Reason;
 use choice::View;
 use drover_api::{Machine, MachineSet, MachineSetSpec, MachineSetStatus, labels};
@@ -91,6 +92,11 @@ pub enum Step {
         patch: Value,
         why: Reason,
     },
+    /// Has a machine take over what it can of the template, by such a patch.
+    Follow {
+        name: String,
+        patch: Value,
+    },
 }
 
 /// What the set should do now.
@@ -150,6 +156,7 @@ struct Claim<'a> {
 impl<'a> Claim<'a> {
     fn sort(seen: &Observed<'a>) -> Self {
         let mut claim = Self { staying: Vec::new(), names: BTreeSet::new(), patches: Vec::new() };
+        let follows = in_place::is_on(seen.set);
         for machine in seen.machines {
             let machine: &'a Machine = machine;
             claim.names.insert(machine.metadata.name.as_deref().unwrap_or_default());
@@ -160,7 +167,12 @@ impl<'a> Claim<'a> {
             }
             let matches = seen.set.spec.selector.matches(machine.labels());
             match (controller(machine), matches) {
-                (Some(owner), true) if owner == uid_of(seen.set) => claim.staying.push(machine),
+                (Some(owner), true) if owner == uid_of(seen.set) => {
+                    claim.staying.push(machine);
+                    let patch = follows.then(|| in_place::follow(machine, &seen.set.spec.template));
+                    let name = machine.name_any();
+                    claim.patches.extend(patch.flatten().map(|patch| Step::Follow { name, patch }));
+                }
                 (Some(owner), false) if owner == uid_of(seen.set) => {
                     claim.patches.push(ownership(machine, owners_without(machine, owner)));
                 }

@@ -41,6 +41,7 @@ reasons! {
     MachineSurplus => "the set has more machines than replicas",
     MachineFailed => "the machine failed and is replaced",
     MachineAdopted => "the set's selector matches a machine that nobody controlled",
+    MachineFollows => "the machine takes over what it can of its template",
     MachineReleased => "the set's selector no longer matches the machine",
     MinimumReplicasAvailable => "enough machines are available",
     MinimumReplicasUnavailable => "too few machines are available",

@@ -2,6 +2,7 @@
 
 use super::rollout::{Bounds, Share, Size};
 use super::{Observed, Resize, Step, fenced, template};
+use crate::in_place;
 use crate::machine_set::owner_reference;
 use crate::reason::Reason;
 use drover_api::{MachineSet, labels};
@@ -21,6 +22,8 @@ pub(super) struct Change {
     pub min_ready_seconds: Option<u32>,
     pub annotations: BTreeMap<String, String>,
     pub owners: Option<Value>,
+    /// A merge patch of the template.
+    pub template: Option<Value>,
     pub why: Option<Reason>,
 }
 
@@ -91,7 +94,8 @@ impl<'a> Member<'a> {
     }
 
     fn step(&self) -> Option<Step> {
-        let Change { replicas, min_ready_seconds, annotations, owners, why } = &self.change;
+        let Change { replicas, min_ready_seconds, annotations, owners, template, why } =
+            &self.change;
         let (mut metadata, mut spec) = (Map::new(), Map::new());
         if !annotations.is_empty() {
             metadata.insert("annotations".to_owned(), json!(annotations));
@@ -104,6 +108,9 @@ impl<'a> Member<'a> {
         }
         if let Some(seconds) = min_ready_seconds {
             spec.insert("minReadySeconds".to_owned(), json!(seconds));
+        }
+        if let Some(template) = template {
+            spec.insert("template".to_owned(), template.clone());
         }
         if metadata.is_empty() && spec.is_empty() {
             return None;
@@ -156,8 +163,7 @@ impl<'a> Family<'a> {
             };
             age(a).cmp(&age(b))
         });
-        let present = &seen.deployment.spec.template;
-        let new = members.iter().position(|m| template::is_same(&m.set.spec.template, present));
+        let new = present(seen, &members);
         let mut family = Self { members, new, collisions: None };
         if new.is_none() {
             family.collisions = family.count_collisions(seen);
@@ -207,6 +213,18 @@ impl<'a> Family<'a> {
     pub fn steps(&self) -> Vec<Step> {
         self.members.iter().filter_map(Member::step).collect()
     }
+}
+
+/// The set of the present template: the oldest that has it; where machines take over what they can, the
+/// last one used whose servers serve it.
+fn present(seen: &Observed, members: &[Member]) -> Option<usize> {
+    let present = &seen.deployment.spec.template;
+    if in_place::is_wanted(seen.deployment) {
+        let fits = |m: &Member| in_place::is_same_server(&m.set.spec.template, present);
+        let fitting = (0..members.len()).filter(|&index| fits(&members[index]));
+        return fitting.max_by_key(|&index| members[index].revision());
+    }
+    members.iter().position(|m| template::is_same(&m.set.spec.template, present))
 }
 
 /// The annotations that tell a set how its deployment was sized.

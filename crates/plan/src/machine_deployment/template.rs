@@ -1,10 +1,11 @@
 //! When two templates are the same, and what the set of a template is called.
 
+use crate::in_place;
 use drover_api::{MachineTemplate, labels};
 use serde_json::Value;
 
-/// Whether machines of one template need not be replaced by machines of the other. Any difference
-/// counts, `kubectl.kubernetes.io/restartedAt` too; only the hash label is Drover's own.
+/// Whether two templates are the same. Any difference counts, `kubectl.kubernetes.io/restartedAt` too;
+/// only the hash label is Drover's own.
 pub(super) fn is_same(a: &MachineTemplate, b: &MachineTemplate) -> bool {
     let labels = |template: &MachineTemplate| {
         let mut labels = template.metadata.labels.clone();
@@ -17,6 +18,20 @@ pub(super) fn is_same(a: &MachineTemplate, b: &MachineTemplate) -> bool {
         metadata
     };
     labels(a) == labels(b) && rest(a) == rest(b) && a.spec == b.spec
+}
+
+/// A merge patch that brings a set's template to the present one, when they are not the same: the set is of
+/// the same servers, and keeps the hash it was named by.
+pub(super) fn taken_over(of_set: &MachineTemplate, present: &MachineTemplate) -> Option<Value> {
+    if is_same(of_set, present) {
+        return None;
+    }
+    let mut next = present.clone();
+    if let Some(hash) = of_set.metadata.labels.get(labels::TEMPLATE_HASH) {
+        next.metadata.labels.insert(labels::TEMPLATE_HASH.to_owned(), hash.clone());
+    }
+    let plain = |it| serde_json::to_value(it).expect("a template is plain data");
+    Some(in_place::merge_patch(&plain(of_set), &plain(&next)))
 }
 
 /// The value of the label `machine-template-hash`: equal for equal templates and collision counts.

@@ -1,5 +1,6 @@
 //! Deployments in a line, plans in a line.
 
+mod in_place;
 mod reports;
 
 use super::*;

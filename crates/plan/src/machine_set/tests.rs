@@ -92,6 +92,7 @@ fn shown(plan: &Plan) -> String {
             format!("delete {name}: {}", why.as_str())
         }
         Step::Patch { name, why, .. } => format!("patch {name}: {}", why.as_str()),
+        Step::Follow { name, .. } => format!("follow {name}"),
     });
     let wake = match plan.wake {
         Wake::OnChange => None,

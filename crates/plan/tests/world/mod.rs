@@ -326,7 +326,9 @@ impl World {
                     self.deleted.insert(uid);
                     self.machines.put(machine);
                 }
-                Step::Patch { name, patch, .. } => self.machines.patch(&name, &patch, false)?,
+                Step::Patch { name, patch, .. } | Step::Follow { name, patch } => {
+                    self.machines.patch(&name, &patch, false)?;
+                }
             }
         }
         Ok(())

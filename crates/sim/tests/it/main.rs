@@ -3,6 +3,7 @@
 mod death;
 mod deletion;
 mod drain;
+mod join;
 mod leader;
 mod manifests;
 mod oddities;
