@@ -37,8 +37,8 @@ bench: ## print the measures of planning and of whole pools; asserts nothing
 	$(CARGO) bench --package drover-sim --bench plan --bench pool
 
 bench-kube: kube-assets ## print what Drover costs on a real control plane; takes 15 minutes, asserts nothing
-	$(CARGO) build --profile bench --package drover
-	DROVER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/drover $(CARGO) bench --package drover-sim --bench kube
+	$(CARGO) build --profile bench --package drover --package drover-sim --bin drover --bench kube
+	DROVER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/drover $(CARGO) bench --package drover --package drover-sim --bench kube
 
 openstack-up: ## start real OpenStack services on loopback; the first time it installs them, once (Debian 12 and PyPI)
 	tools/openstack/up.sh

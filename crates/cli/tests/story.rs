@@ -185,7 +185,7 @@ fn drive(world: World) {
     let explained = dev.ok(&["explain", "md.spec.strategy.rollingUpdate"]);
     assert!(explained.contains("maxSurge"), "{explained}");
     let described = dev.ok_here(&["describe", "machine", &dev.names("machines")[0]]);
-    assert!(described.contains("Events:") && described.contains("NodeJoined"), "{described}");
+    assert!(described.contains("Events:") && described.contains("NodeReady"), "{described}");
 
     dev.ok_here(&["delete", "md", "nodes", "--cascade=foreground"]);
     assert!(dev.names("machines").is_empty() && dev.names("nodes").is_empty());

@@ -118,7 +118,8 @@ async fn decide(
         }
     }
     ctx.metrics.step(reason);
-    let tone = if type_ == "Approved" { Tone::Normal } else { Tone::Warning };
-    ctx.tell(request, tone, reason, "Approve", message);
+    if type_ == "Denied" {
+        ctx.tell(request, Tone::Warning, reason, "Approve", message);
+    }
     Ok(Outcome::Settled)
 }

@@ -10,11 +10,13 @@ use drover_plan::machine_set::{Observed, Plan, Step, plan};
 use drover_plan::reason::Reason;
 use futures::{StreamExt, stream};
 use kube::ResourceExt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Writes of one set that are under way at once.
 const WRITES_AT_ONCE: usize = 16;
+/// Machines that an Event names.
+const NAMED_MAX: usize = 3;
 
 /// Looks at one set.
 ///
@@ -45,12 +47,20 @@ async fn act(set: &MachineSet, plan: Plan, ctx: &Context) -> Result<Outcome, Err
     let Plan { status, steps, wake } = plan;
     record(set, status, ctx).await?;
     let mut failed = None;
+    let mut done = BTreeMap::<(&str, Reason), Vec<String>>::new();
     let mut answers =
         stream::iter(steps).map(|step| take(set, step, ctx)).buffer_unordered(WRITES_AT_ONCE);
     while let Some(answer) = answers.next().await {
-        if let Err(error) = answer {
-            failed.get_or_insert(error);
+        match answer {
+            Ok(Some(Done { did, why, machine })) => {
+                done.entry((did, why)).or_default().push(machine);
+            }
+            Ok(None) => {}
+            Err(error) => drop(failed.get_or_insert(error)),
         }
+    }
+    for ((did, why), machines) in done {
+        tell(set, why, did, machines, ctx);
     }
     failed.map_or(Ok(wake.into()), Err)
 }
@@ -63,37 +73,55 @@ async fn record(set: &MachineSet, status: MachineSetStatus, ctx: &Context) -> Re
     Writer::new(&ctx.client, &ctx.caches.sets).status(&next).await.map(drop)
 }
 
-async fn take(set: &MachineSet, step: Step, ctx: &Context) -> Result<(), Error> {
+/// A step that changed something, to be told of.
+struct Done {
+    did: &'static str,
+    why: Reason,
+    machine: String,
+}
+
+async fn take(set: &MachineSet, step: Step, ctx: &Context) -> Result<Option<Done>, Error> {
     let machines = Writer::new(&ctx.client, &ctx.caches.machines);
-    match step {
+    let (did, why, machine) = match step {
         Step::Create { machine, why } => {
-            if machines.create(&machine).await?.is_some() {
-                tell(set, why, "created", &machine.name_any(), ctx);
+            if machines.create(&machine).await?.is_none() {
+                return Ok(None);
             }
+            ("created", why, machine.name_any())
         }
         Step::Delete { name, uid, why } => {
             machines.delete(&key_in(set, &name), &uid).await?;
-            tell(set, why, "deleted", &name, ctx);
+            ("deleted", why, name)
         }
         Step::Patch { name, patch, why } => {
-            let patched: Result<Machine, Error> = machines.patch(&key_in(set, &name), &patch).await;
-            patched?;
-            tell(set, why, "patched", &name, ctx);
+            let _: Machine = machines.patch(&key_in(set, &name), &patch).await?;
+            ("patched", why, name)
         }
         Step::Follow { name, patch } => {
             ctx.metrics.step(Reason::MachineFollows.as_str());
             machines.patch_if_there(&key_in(set, &name), &patch).await?;
+            return Ok(None);
         }
-    }
-    Ok(())
+    };
+    ctx.metrics.step(why.as_str());
+    Ok(Some(Done { did, why, machine }))
 }
 
 fn key_in(set: &MachineSet, name: &str) -> Key {
     Key::new(set.namespace().unwrap_or_default(), name)
 }
 
-fn tell(set: &MachineSet, why: Reason, did: &str, machine: &str, ctx: &Context) {
-    ctx.metrics.step(why.as_str());
-    let note = format!("{did} machine {machine}: {}", why.sentence());
+/// One Event for all that a look did for one reason: a thousand machines are no thousand news.
+fn tell(set: &MachineSet, why: Reason, did: &str, mut machines: Vec<String>, ctx: &Context) {
+    machines.sort();
+    let (count, more) = (machines.len(), machines.len().saturating_sub(NAMED_MAX));
+    machines.truncate(NAMED_MAX);
+    let names = machines.join(", ");
+    let whom = match (count, more) {
+        (1, _) => format!("machine {names}"),
+        (_, 0) => format!("machines {names}"),
+        _ => format!("{count} machines, {names} and {more} more"),
+    };
+    let note = format!("{did} {whom}: {}", why.sentence());
     ctx.tell(set, Tone::Normal, why.as_str(), "Scale", &note);
 }

@@ -34,6 +34,10 @@ pub struct Args {
     /// The cloud of clouds.yaml that machines without credentials of their own use
     #[arg(long, env = "OS_CLOUD", value_name = "NAME")]
     os_cloud: Option<String>,
+    /// What tells managers apart that share a Lease: the Pod's name, so that one that is restarted in its Pod
+    /// leads again at once. By default one of its own for each start, which waits until the Lease ran out
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    identity: Option<String>,
     /// Where metrics are served, such as 127.0.0.1:8080; not at all by default
     #[arg(long, value_name = "ADDRESS")]
     metrics_address: Option<std::net::SocketAddr>,
@@ -90,7 +94,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     args.tuning.apply(&mut settings);
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
-    let identity = format!("{}-{}", host_name(), std::process::id());
+    let identity = args.identity.filter(|name| !name.is_empty()).unwrap_or_else(one_of_a_kind);
     let manager = Manager::new(client, Arc::new(provider), settings, Clock::system(), &identity);
     if let Some(address) = args.metrics_address {
         probe::serve(address, manager.metrics(), stop.clone()).await?;
@@ -101,11 +105,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What tells managers that share a Lease apart, besides their process ids.
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "drover".to_owned() } else { name.to_owned() }
+/// client-go: the host's name and a random part, for process ids are the same in every container.
+fn one_of_a_kind() -> String {
+    let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    format!("{}_{:016x}", host.trim(), fastrand::u64(..))
 }
 
 /// A client that repeats nothing by itself: a budget's 429 is an answer, and waiting is ours to plan.

@@ -19,6 +19,8 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The list of servers is never read more often than this.
 const LIST_MIN: Duration = Duration::from_secs(2);
+/// Nor does a look at many servers take more than one part in so many of the time, at whatever pace.
+const LOOK_SHARE: u32 = 5;
 /// Nodes that are not Ready are compared with their servers this often (Kubernetes: 5 s).
 const MONITOR_PERIOD: Duration = Duration::from_secs(5);
 /// All Nodes are compared with their servers this often.
@@ -65,11 +67,12 @@ impl Manager {
                 self.compare(&all).await;
             }
             if resync <= now {
-                resync = now + pace.of(RESYNC_PERIOD);
+                resync = now + pace.of(RESYNC_PERIOD).max(MONITOR_PERIOD);
             }
             let monitor = now + pace.of(MONITOR_PERIOD);
             // Many changes at once are one look; looking is dear, so it is not done for each.
-            tokio::time::sleep(pace.of(LIST_MIN)).await;
+            let took = now.elapsed();
+            tokio::time::sleep(pace.of(LIST_MIN).max(took * (LOOK_SHARE - 1))).await;
             tokio::select! {
                 () = tokio::time::sleep_until(if suspect { monitor } else { resync }) => {}
                 () = nodes.changed() => {}

@@ -161,7 +161,6 @@ fn created(draft: &mut Draft, server: &Server) {
     show(draft, server);
     draft.no_error();
     draft.condition(ConditionType::ServerReady, ConditionStatus::True, Reason::ServerRunning, "");
-    draft.tell(Reason::ServerRunning, format!("server {} runs", server.provider_id));
     await_join(draft);
 }
 

@@ -21,7 +21,6 @@ const FORCED_PATIENCE: Duration = Duration::from_secs(300);
 pub fn go_on(draft: &mut Draft) {
     let machine = draft.seen.machine;
     if draft.status.phase != Some(Phase::Terminating) {
-        draft.tell(Reason::DeletionBegun, Reason::DeletionBegun.sentence().to_owned());
         draft.no_error();
     }
     draft.phase(Phase::Terminating);
@@ -34,7 +33,13 @@ pub fn go_on(draft: &mut Draft) {
         }
         match is_deleted(draft) {
             Cloud::Holds => return,
-            Cloud::Empty => bury(draft),
+            Cloud::Empty => {
+                bury(draft);
+                let id = draft.seen.machine.spec.provider_id.clone();
+                let server = id.map_or("no server".to_owned(), |id| format!("server {id}"));
+                let note = format!("{server}: nothing of it is left in the cloud");
+                draft.tell(Reason::ServerDeleted, note);
+            }
             // Whether the server still runs is not known: nothing is taken from it.
             Cloud::GivenUp => {}
         }

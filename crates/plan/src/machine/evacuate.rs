@@ -145,8 +145,11 @@ fn is_drained(draft: &mut Draft, node: &Node, purpose: Purpose) -> bool {
         draft.warn(Reason::VolumeLate, late.clone());
     }
     if plan.is_done() {
+        let was_awaited = draft.since(type_).is_some();
         draft.condition(type_, ConditionStatus::True, Reason::NodeDrained, "");
-        draft.tell(Reason::NodeDrained, format!("node {} is drained", node.name_any()));
+        if was_awaited {
+            draft.tell(Reason::NodeDrained, format!("node {} is drained", node.name_any()));
+        }
         return true;
     }
     let until = deadline.map(|it| format!(" until {}", it.at)).unwrap_or_default();

@@ -8,6 +8,7 @@ use drover_api::{
     ConditionStatus, ConditionType, MachineAddress, OperationState, OperationType, Phase, Versions,
     labels,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::ResourceExt;
 use std::{sync::Arc, time::Duration};
@@ -16,10 +17,6 @@ use std::{sync::Arc, time::Duration};
 pub fn follow(draft: &mut Draft, node: &Arc<Node>) {
     let is_new = draft.status.node_ref.as_ref().and_then(|it| it.uid.clone()) != node.uid();
     refer(draft, node);
-    if is_new {
-        let message = format!("node {} registered", node.name_any());
-        draft.tell(Reason::NodeJoined, message);
-    }
     if !matches!(draft.status.phase, Some(Phase::Running | Phase::Unknown)) {
         // Again and again until it is Ready, for a crash may come between any two steps.
         draft.step(Step::DeleteToken);
@@ -129,7 +126,8 @@ fn watch(draft: &mut Draft, node: &Node, is_new: bool) {
 fn ready(draft: &mut Draft, node: &Node) {
     let ready = ConditionType::Ready;
     if draft.condition(ready, ConditionStatus::True, Reason::NodeReady, "") {
-        draft.tell(Reason::NodeReady, format!("node {} is ready", node.name_any()));
+        let story = birth_story(draft);
+        draft.tell(Reason::NodeReady, format!("node {} is ready{story}", node.name_any()));
     }
     let server = ConditionType::ServerReady;
     draft.condition(server, ConditionStatus::True, Reason::ServerRunning, "");
@@ -139,6 +137,31 @@ fn ready(draft: &mut Draft, node: &Node) {
     if draft.status.error_reason.as_deref().is_some_and(|reason| ours.contains(&reason)) {
         draft.no_error();
     }
+}
+
+/// How long a machine took that is Ready for the first time. The one Event of a creation that goes well:
+/// each step of it is a condition already.
+fn birth_story(draft: &Draft) -> String {
+    let born = draft.seen.machine.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let steps = [
+        born,
+        draft.since(ConditionType::ServerReady),
+        draft.since(ConditionType::NodeJoined),
+        Some(draft.now.0),
+    ];
+    let (Some(Phase::Pending), [Some(born), Some(made), Some(joined), Some(ready)]) =
+        (draft.status.phase, steps)
+    else {
+        return String::new();
+    };
+    let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs().max(0);
+    format!(
+        " after {} s: server {} s, join {} s, ready {} s",
+        seconds(born, ready),
+        seconds(born, made),
+        seconds(made, joined),
+        seconds(joined, ready)
+    )
 }
 
 fn unready(draft: &mut Draft, node: &Node, why: Reason) {

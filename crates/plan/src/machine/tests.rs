@@ -391,10 +391,12 @@ fn a_node_is_matched_marked_and_ready_when_its_taints_are_gone() {
     world.pods = vec![pod("cni", up)];
     assert_eq!(steps(&world.pass()), ["delete token", "patch node: StartupTaintRemoved"]);
     assert_eq!(world.condition("Ready"), "False(CriticalPodsAwaited)", "said only when seen");
+    world.now += 7;
     let ready = world.pass();
     assert_eq!(world.condition("Ready"), "True(NodeReady)");
     assert_eq!(world.phase(), Some(Phase::Running));
-    assert_eq!(ready.events.last().unwrap().why, Reason::NodeReady);
+    let told: Vec<&str> = ready.events.iter().map(|event| event.note.as_str()).collect();
+    assert_eq!(told, ["node nodes-abc is ready after 7 s: server 0 s, join 0 s, ready 7 s"]);
     let steady = world.pass();
     assert!(steady.steps.is_empty() && steady.events.is_empty() && steady.patch.is_none());
     assert_eq!(steady.status, ready.status);

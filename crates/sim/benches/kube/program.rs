@@ -17,6 +17,8 @@ impl Program {
         let mut command = Command::new(binary);
         command.args(["manager", "--kubeconfig"]).arg(kubeconfig);
         command.env("OS_CLIENT_CONFIG_FILE", clouds).env("OS_CLOUD", "drover");
+        // As in a Pod, whose name outlives its containers.
+        command.env("POD_NAME", "drover-0");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().with_context(|| format!("starting {}", binary.display()))?;
         Ok(Self(child))
