@@ -2,6 +2,8 @@
 
 #[path = "openstack/fixture.rs"]
 mod fixture;
+#[path = "openstack/home.rs"]
+mod home;
 #[path = "openstack/recorded.rs"]
 mod recorded;
 #[path = "openstack/script.rs"]

@@ -30,6 +30,18 @@ pub(super) async fn pass(cloud: Cloud, request: Request) -> Response<Body> {
         let reply = inspect(&cloud, &parts.method, &segments[1..], &body.unwrap_or_default());
         return reply.into_response(false);
     }
+    if prefix == "placement" && segments.len() == 1 {
+        let own = json!([{"rel": "self", "href": ""}]);
+        let version = json!({
+            "id": "v1.0", "status": "CURRENT", "min_version": "1.0", "max_version": "1.39", "links": own,
+        });
+        let id = format!("req-{}", cloud.shared.lock().uuid());
+        return Reply::json(200, json!({"versions": [version]}))
+            .with("openstack-api-version", "placement 1.0")
+            .with("vary", "openstack-api-version")
+            .with("x-openstack-request-id", id)
+            .into_response(false);
+    }
     let Some(service) = Service::of_prefix(prefix) else {
         return proxy_error(404).into_response(false);
     };

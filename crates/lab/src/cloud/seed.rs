@@ -52,6 +52,12 @@ fn people(state: &mut State) -> (String, String) {
         let id = state.hex();
         state.identity.ids.insert(name, id);
     }
+    // Nobody asks for these: drawn from others, they change no other id.
+    for name in ["", "/internal", "/public"] {
+        let of = state.identity.ids.get(&format!("block-storage{name}"));
+        let id = of.map(|id| id.chars().rev().collect()).unwrap_or_default();
+        state.identity.ids.insert(format!("placement{name}"), id);
+    }
     let mut projects = Vec::new();
     for (name, role) in [("drover", "member"), ("admin", "admin")] {
         let project =

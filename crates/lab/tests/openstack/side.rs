@@ -24,7 +24,7 @@ pub struct Side {
     /// The roots of the services, without a version, as clients see them.
     pub roots: BTreeMap<&'static str, String>,
     /// Credentials by the names of `clouds.yaml`.
-    clouds: Value,
+    pub clouds: Value,
 }
 
 impl Side {
@@ -48,7 +48,7 @@ impl Side {
         };
         let cloud = Cloud::new(config);
         let clouds = cloud.clouds_yaml();
-        let names = ["identity", "compute", "network", "image", "volume"];
+        let names = ["identity", "compute", "network", "image", "volume", "placement"];
         let roots = names.map(|name| (name, format!("http://cloud.lab/{name}"))).into();
         Self { lab: Some(cloud), roots, clouds: parse(&clouds) }
     }
@@ -67,6 +67,7 @@ impl Side {
             ("network", 9696),
             ("image", 9292),
             ("volume", 8776),
+            ("placement", 8778),
         ];
         let roots = ports.map(|(name, port)| (name, format!("{host}:{}", port + base))).into();
         Self { lab: None, roots, clouds }

@@ -6,22 +6,12 @@ use super::{
 };
 use crate::cloud::Power;
 use crate::cloud::http::{Answer, Call, Reply, fault};
-use crate::cloud::state::{State, Step, micros};
+use crate::cloud::state::{State, micros};
 use serde_json::{Map, Value, json};
 
 /// Actions that a real Nova has and this one does not.
-const NOT_SIMULATED: [&str; 10] = [
-    "pause",
-    "unpause",
-    "suspend",
-    "resume",
-    "resize",
-    "confirmResize",
-    "revertResize",
-    "rescue",
-    "unrescue",
-    "createImage",
-];
+const NOT_SIMULATED: [&str; 6] =
+    ["resize", "confirmResize", "revertResize", "rescue", "unrescue", "createImage"];
 
 /// What `PUT /servers/{id}` takes.
 const CHANGEABLE: [&str; 6] =
@@ -84,36 +74,27 @@ pub(super) fn act(state: &mut State, call: &Call, id: &str) -> Answer {
     match action {
         "os-getConsoleOutput" => console(state, id, arguments),
         "os-stop" => {
-            let stop = Change {
-                verb: "stop",
-                from: &[VmState::Active],
-                task: "powering-off",
-                step: stopped,
-            };
-            change(state, call, id, &stop)
+            change(state, call, id, &Change::of("stop", &[VmState::Active], "powering-off"))
         }
         "os-start" => {
-            let start = Change {
-                verb: "start",
-                from: &[VmState::Stopped],
-                task: "powering-on",
-                step: started,
-            };
-            change(state, call, id, &start)
+            change(state, call, id, &Change::of("start", &[VmState::Stopped], "powering-on"))
+        }
+        "pause" => change(state, call, id, &Change::of("pause", &[VmState::Active], "pausing")),
+        "unpause" => {
+            change(state, call, id, &Change::of("unpause", &[VmState::Paused], "unpausing"))
+        }
+        "suspend" => {
+            change(state, call, id, &Change::of("suspend", &[VmState::Active], "suspending"))
+        }
+        "resume" => {
+            change(state, call, id, &Change::of("resume", &[VmState::Suspended], "resuming"))
         }
         "reboot" => {
+            let soft = Change::of("reboot", &[VmState::Active], "rebooting");
+            let from = [VmState::Active, VmState::Stopped, VmState::Paused, VmState::Suspended];
+            let hard = Change::of("reboot", &from, "rebooting_hard");
             let kind = reboot_kind(arguments)?;
-            let from: &[VmState] = if kind.eq_ignore_ascii_case("hard") {
-                &[VmState::Active, VmState::Stopped, VmState::Error]
-            } else {
-                &[VmState::Active]
-            };
-            change(
-                state,
-                call,
-                id,
-                &Change { verb: "reboot", from, task: "rebooting", step: rebooting },
-            )
+            change(state, call, id, if kind.eq_ignore_ascii_case("hard") { &hard } else { &soft })
         }
         "rebuild" => rebuild(state, call, id, arguments),
         "shelve" => shelve::shelve(state, call, id),
@@ -138,12 +119,40 @@ pub(super) fn act(state: &mut State, call: &Call, id: &str) -> Answer {
     }
 }
 
+/// What follows a task of its own accord.
+const ONWARD: [(&str, &str); 6] = [
+    ("rebooting", "reboot_pending"),
+    ("reboot_pending", "reboot_started"),
+    ("rebooting_hard", "reboot_pending_hard"),
+    ("reboot_pending_hard", "reboot_started_hard"),
+    ("rebuilding", "rebuild_block_device_mapping"),
+    ("rebuild_block_device_mapping", "rebuild_spawning"),
+];
+
+/// What a server is after the last task, and its power.
+const ENDS: [(&str, VmState, u8); 9] = [
+    ("powering-off", VmState::Stopped, 4),
+    ("powering-on", VmState::Active, 1),
+    ("pausing", VmState::Paused, 3),
+    ("unpausing", VmState::Active, 1),
+    ("suspending", VmState::Suspended, 4),
+    ("resuming", VmState::Active, 1),
+    ("reboot_started", VmState::Active, 1),
+    ("reboot_started_hard", VmState::Active, 1),
+    ("rebuild_spawning", VmState::Active, 1),
+];
+
 /// A change of power that takes a while.
 struct Change<'a> {
     verb: &'static str,
     from: &'a [VmState],
     task: &'static str,
-    step: Step,
+}
+
+impl<'a> Change<'a> {
+    fn of(verb: &'static str, from: &'a [VmState], task: &'static str) -> Self {
+        Self { verb, from, task }
+    }
 }
 
 fn change(state: &mut State, call: &Call, id: &str, change: &Change<'_>) -> Answer {
@@ -170,22 +179,39 @@ fn change(state: &mut State, call: &Call, id: &str, change: &Change<'_>) -> Answ
     server.updated = now;
     server.note(change.verb, call, now);
     let delay = state.config.delays.power;
-    state.after(delay, change.step, id);
+    state.after(delay, onward, id);
     Ok(Reply::empty(202))
 }
 
-/// Ends a task, unless another one (a deletion) has taken its place.
-fn finish(state: &mut State, id: &str, task: &str, vm: VmState, power: u8) -> bool {
-    let now = state.now();
-    let Some(server) = state.compute.server_mut(id).filter(|server| server.task == Some(task))
-    else {
-        return false;
+/// The next task, or the end of the last one. A deletion that has taken its place is neither.
+fn onward(state: &mut State, id: &str) {
+    let (now, delay) = (state.now(), state.config.delays.power);
+    let Some(server) = state.compute.server_mut(id) else {
+        return;
     };
-    server.task = None;
-    server.vm = vm;
-    server.power = power;
-    server.updated = now;
-    true
+    let Some(task) = server.task else {
+        return;
+    };
+    if let Some((_, next)) = ONWARD.iter().find(|(before, _)| *before == task) {
+        server.task = Some(next);
+        switch_off(state, id);
+        state.after(delay, onward, id);
+    } else if task == "rebuild_spawning" && server.vm == VmState::Stopped {
+        // Nova: it is started for the rebuild, and stopped again.
+        (server.vm, server.task) = (VmState::Active, Some("powering-off"));
+        state.after(delay, onward, id);
+    } else if let Some((_, vm, power)) = ENDS.into_iter().find(|(last, ..)| *last == task) {
+        server.task = None;
+        server.vm = vm;
+        server.power = power;
+        server.updated = now;
+        if vm == VmState::Active {
+            build::switch_on(state, id);
+        } else {
+            // A guest that is frozen answers nobody, like one that is off.
+            switch_off(state, id);
+        }
+    }
 }
 
 fn switch_off(state: &mut State, id: &str) {
@@ -196,30 +222,6 @@ fn switch_off(state: &mut State, id: &str) {
     if ran {
         state.tell(&Power::Off { server: id.to_owned() });
     }
-}
-
-fn stopped(state: &mut State, id: &str) {
-    if finish(state, id, "powering-off", VmState::Stopped, 4) {
-        switch_off(state, id);
-    }
-}
-
-fn started(state: &mut State, id: &str) {
-    if finish(state, id, "powering-on", VmState::Active, 1) {
-        build::switch_on(state, id);
-    }
-}
-
-/// The second half of a reboot or rebuild begins with the guest off.
-fn half_way(state: &mut State, id: &str, task: &str, next: &'static str, step: Step) {
-    let there = state.compute.server_mut(id).filter(|server| server.task == Some(task));
-    let Some(server) = there else {
-        return;
-    };
-    server.task = Some(next);
-    switch_off(state, id);
-    let delay = state.config.delays.power;
-    state.after(delay, step, id);
 }
 
 fn reboot_kind(arguments: &Value) -> Result<&str, Reply> {
@@ -235,30 +237,14 @@ fn reboot_kind(arguments: &Value) -> Result<&str, Reply> {
     Err(fault(400, message))
 }
 
-fn rebooting(state: &mut State, id: &str) {
-    half_way(state, id, "rebooting", "reboot_started", rebooted);
-}
-
-fn rebooted(state: &mut State, id: &str) {
-    if finish(state, id, "reboot_started", VmState::Active, 1) {
-        build::switch_on(state, id);
-    }
-}
-
 fn rebuild(state: &mut State, call: &Call, id: &str, arguments: &Value) -> Answer {
     let image = arguments["imageRef"].as_str().unwrap_or_default().to_owned();
     if state.images.seen(call, &image).is_none() {
         return Err(fault(400, "Cannot find image for rebuild"));
     }
     let from = [VmState::Active, VmState::Stopped, VmState::Error];
-    change(
-        state,
-        call,
-        id,
-        &Change { verb: "rebuild", from: &from, task: "rebuilding", step: rebuilding },
-    )?;
+    change(state, call, id, &Change::of("rebuild", &from, "rebuilding"))?;
     let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
-    server.vm = VmState::Active;
     server.failure = None;
     if server.image.is_some() {
         server.image = Some(image);
@@ -275,16 +261,6 @@ fn rebuild(state: &mut State, call: &Call, id: &str, arguments: &Value) -> Answe
     let base = &state.config.base_url;
     let location = format!("{base}/compute/v2.1/servers/{id}");
     Ok(Reply::json(202, json!({"server": shown})).with("location", location))
-}
-
-fn rebuilding(state: &mut State, id: &str) {
-    half_way(state, id, "rebuilding", "rebuild_spawning", rebuilt);
-}
-
-fn rebuilt(state: &mut State, id: &str) {
-    if finish(state, id, "rebuild_spawning", VmState::Active, 1) {
-        build::switch_on(state, id);
-    }
 }
 
 /// An operator's word that a server is in this state, whatever it is in.

@@ -38,16 +38,27 @@ pub(super) fn interfaces(state: &mut State, call: &Call, id: &str, rest: &[&str]
         }
         (&Method::POST, []) => {
             let own = plug(state, call, id)?;
+            note(state, call, id, "attach_interface");
             Ok(Reply::json(200, json!({"interfaceAttachment": shown(state, &own)})))
         }
-        (&Method::DELETE, [own]) if server.ports().any(|one| one == own) => {
-            unplug(state, id, own);
+        // Nova: detaching is done later, and is not told when there is nothing to detach.
+        (&Method::DELETE, [own]) => {
+            let there = server.ports().any(|one| one == own);
+            note(state, call, id, "detach_interface");
+            if there {
+                unplug(state, id, own);
+            }
             Ok(Reply::empty(202))
         }
-        // Nova: detaching is done later, and is not told when there is nothing to detach.
-        (&Method::DELETE, [_]) => Ok(Reply::empty(202)),
         (&Method::GET, [own]) => Err(fault(404, format!("Port id {own} could not be found."))),
         _ => Err(unknown_path()),
+    }
+}
+
+fn note(state: &mut State, call: &Call, id: &str, action: &'static str) {
+    let now = state.now();
+    if let Some(server) = state.compute.server_mut(id) {
+        server.note(action, call, now);
     }
 }
 
@@ -83,6 +94,8 @@ fn plug(state: &mut State, call: &Call, id: &str) -> Result<String, Reply> {
         (made, network, true)
     };
     port::bind(state, &own, id, &zone, &host);
+    // Nova: waits for the network before it answers.
+    port::plugged(state, &own);
     let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
     server.nics.push(Nic { network, port: Some(own.clone()), made_here, fixed_ip: None });
     refresh_addresses(state, id);
@@ -130,6 +143,7 @@ pub(super) fn volumes(state: &mut State, call: &Call, id: &str, rest: &[&str]) -
             let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
             server.disks.retain(|disk| disk.volume.as_deref() != Some(own));
             volume::detach(state, own);
+            note(state, call, id, "detach_volume");
             Ok(Reply::empty(202))
         }
         _ => Err(unknown_path()),
@@ -193,6 +207,7 @@ fn attach(state: &mut State, call: &Call, id: &str) -> Answer {
     if call.minor >= 79 {
         reply["delete_on_termination"] = json!(disk.delete_on_termination);
     }
+    note(state, call, id, "attach_volume");
     volume::attach_later(state, &own, id, &disk.device, &disk.attachment);
     let server = state.compute.server_mut(id).ok_or_else(|| gone(id))?;
     server.disks.push(disk);

@@ -197,8 +197,8 @@ fn spawned(state: &mut State, id: &str) {
     else {
         return;
     };
-    if let Some(error) = server.destiny.boot_error.clone() {
-        failed_host(state, id, &error);
+    if server.destiny.boot_error.is_some() {
+        failed_host(state, id);
         return;
     }
     let now = state.now();
@@ -239,7 +239,7 @@ pub(super) fn switch_on(state: &mut State, id: &str) {
 }
 
 /// The boot failed on this host: another one, or ERROR after three.
-fn failed_host(state: &mut State, id: &str, error: &str) {
+fn failed_host(state: &mut State, id: &str) {
     let Some(server) = state.compute.server_mut(id).map(|server| server.clone()) else {
         return;
     };
@@ -257,9 +257,18 @@ fn failed_host(state: &mut State, id: &str, error: &str) {
         state.after(delay, scheduled, id);
         return;
     }
+    // Nova: the scheduler is asked again, and it is the one that gives up.
+    task(state, id, Some("scheduling"));
+    let delay = state.config.delays.schedule / 10;
+    state.after(delay, given_up, id);
+}
+
+fn given_up(state: &mut State, id: &str) {
+    let error = state.compute.server_mut(id).and_then(|server| server.destiny.boot_error.clone());
     let told = format!(
         "Exceeded maximum number of retries. Exceeded max scheduling attempts {ATTEMPTS_MAX} for instance {id}. Last \
-         exception: Failed to deploy instance: {error}"
+         exception: Failed to deploy instance: {}",
+        error.unwrap_or_default()
     );
     fail(state, id, &told);
 }

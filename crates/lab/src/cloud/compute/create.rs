@@ -44,16 +44,14 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         server.id.clone_from(&id);
         server.note("create", call, state.now());
         state.counters.made(&server.tags);
-        let shown =
-            server.groups_shown.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
         state.compute.servers.insert(id.clone(), Box::new(server));
         build::begin(state, &id);
-        first.get_or_insert((id, shown));
+        first.get_or_insert(id);
     }
     if asked.get("return_reservation_id") == Some(&json!(true)) {
         return Ok(Reply::json(202, json!({"reservation_id": reservation})));
     }
-    let (id, groups) = first.unwrap_or_default();
+    let id = first.unwrap_or_default();
     let base = &state.config.base_url;
     let location = format!("{base}/compute/v2.1/servers/{id}");
     let password = asked.get("adminPass").and_then(Value::as_str).unwrap_or(&id[24..]);
@@ -61,7 +59,8 @@ pub(super) fn create(state: &mut State, call: &Call) -> Answer {
         "id": id,
         "links": links(base, &id),
         "OS-DCF:diskConfig": "MANUAL",
-        "security_groups": groups,
+        // Nova: here the request is repeated, whatever the port has.
+        "security_groups": asked.get("security_groups").unwrap_or(&json!([{"name": "default"}])),
         "adminPass": password,
     });
     Ok(Reply::json(202, json!({"server": shown})).with("location", location))
@@ -230,8 +229,15 @@ fn port_quota(state: &State, project: &str, nics: &[Nic]) -> Result<(), Reply> {
     if made == 0 || limit < 0 || used + made <= limit.unsigned_abs() {
         return Ok(());
     }
-    let message = format!("The number of defined ports: {used} is over the limit: {limit}");
-    Err(fault(403, message))
+    let limit = limit.unsigned_abs();
+    Err(fault(
+        403,
+        if used > limit {
+            format!("The number of defined ports: {used} is over the limit: {limit}")
+        } else {
+            "Maximum number of ports exceeded".to_owned()
+        },
+    ))
 }
 
 /// Refuses more metadata than one server may have.

@@ -68,7 +68,21 @@ fn shown(state: &State, call: &Call, flavor: &Flavor, detail: bool) -> Value {
 }
 
 fn list(state: &State, call: &Call, detail: bool) -> Answer {
-    let all = &state.compute.flavors;
+    let mut all: Vec<&Flavor> = state.compute.flavors.iter().collect();
+    let key = call.query("sort_key").unwrap_or("flavorid");
+    all.sort_by(|one, other| {
+        let order = match key {
+            "name" => one.name.cmp(&other.name),
+            "memory_mb" => one.ram.cmp(&other.ram),
+            "root_gb" => one.disk.cmp(&other.disk),
+            "vcpus" => one.vcpus.cmp(&other.vcpus),
+            _ => std::cmp::Ordering::Equal,
+        };
+        order.then_with(|| one.id.cmp(&other.id))
+    });
+    if call.query("sort_dir") == Some("desc") {
+        all.reverse();
+    }
     let number = |name: &str| match call.query(name).map(str::parse::<usize>) {
         None => Ok(None),
         Some(Ok(number)) => Ok(Some(number)),
@@ -86,7 +100,7 @@ fn list(state: &State, call: &Call, detail: bool) -> Answer {
     let min_disk = number("minDisk")?.unwrap_or(0);
     let at_least = |have: u64, least: usize| usize::try_from(have).is_ok_and(|have| have >= least);
     let page: Vec<&Flavor> = all
-        .iter()
+        .into_iter()
         .skip(start)
         .filter(|flavor| at_least(flavor.ram, min_ram) && at_least(flavor.disk, min_disk))
         .take(limit)

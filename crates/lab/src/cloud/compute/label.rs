@@ -97,8 +97,11 @@ pub(super) fn tags(state: &mut State, call: &Call, id: &str, rest: &[&str]) -> A
         (&Method::GET, [tag]) => find(tag).map(|_| Reply::empty(204)).ok_or_else(|| missing(tag)),
         (&Method::PUT, [tag]) => {
             schema::check_tag("tag", &Value::from(*tag))?;
+            // Nova: these two answers it does not make itself.
+            let bare =
+                |status| Reply::empty(status).with("content-type", "text/html; charset=UTF-8");
             if now.contains(*tag) {
-                return Ok(Reply::empty(204));
+                return Ok(bare(204));
             }
             let mut all = now.clone();
             // One of other case is there already: accepted, and nothing is added.
@@ -115,7 +118,7 @@ pub(super) fn tags(state: &mut State, call: &Call, id: &str, rest: &[&str]) -> A
             set_tags(state, id, all)?;
             let base = &state.config.base_url;
             let location = format!("{base}/compute/v2.1/servers/{id}/tags/{tag}");
-            Ok(Reply::empty(201).with("location", location))
+            Ok(bare(201).with("location", location))
         }
         (&Method::DELETE, [tag]) => {
             let gone = || fault(404, format!("Instance {id} has no tag '{tag}'"));

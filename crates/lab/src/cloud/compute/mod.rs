@@ -26,7 +26,7 @@ pub(super) use wish::Disk;
 
 use super::config::Config;
 use super::gate::admit;
-use super::http::{Answer, Call, Reply, fault, webob};
+use super::http::{Answer, Call, Content, Reply, fault, webob};
 use super::state::State;
 use http::Method;
 use indexmap::IndexMap;
@@ -108,17 +108,25 @@ pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
 
 /// Nova: its errors name their character set, its other answers do not.
 fn refused(reply: Reply) -> Reply {
+    if matches!(reply.content, Content::WebOb(_)) {
+        return reply;
+    }
     reply.with("content-type", "application/json; charset=UTF-8")
 }
 
 /// With the headers that every answer of Nova has.
 fn dressed(reply: Reply, call: &Call) -> Reply {
+    let reply = reply
+        .with("x-openstack-request-id", call.request_id.clone())
+        .with("x-compute-request-id", call.request_id.clone());
+    // What is in front of Nova knows no versions.
+    if matches!(reply.content, Content::WebOb(_)) {
+        return reply;
+    }
     reply
         .with("openstack-api-version", format!("compute 2.{}", call.minor))
         .with("x-openstack-nova-api-version", format!("2.{}", call.minor))
         .with("vary", "OpenStack-API-Version, X-OpenStack-Nova-API-Version")
-        .with("x-openstack-request-id", call.request_id.clone())
-        .with("x-compute-request-id", call.request_id.clone())
 }
 
 /// Reads the microversion that is asked for, 2.1 without one.
@@ -246,6 +254,11 @@ fn servers(state: &mut State, call: &Call, rest: &[&str]) -> Answer {
         && *id != "detail"
     {
         policy(call, "servers:show")?;
+        let known = state.compute.servers.contains_key(*id)
+            || state.compute.deleted.iter().any(|server| server.id == *id);
+        if !known && rest.get(1) == Some(&"action") {
+            return Err(fault(404, format!("Instance {id} has no mapping to a cell.")));
+        }
         let seen = state.compute.server(id)?;
         if !call.session.sees(&seen.project) {
             return Err(gone(id));

@@ -71,6 +71,9 @@ pub(super) fn forget(state: &mut State, id: &str) {
     let Some(mut server) = state.compute.servers.shift_remove(id) else {
         return;
     };
+    // Nova: until a host is chosen there is only a request, which leaves no trace.
+    let requested =
+        server.vm == VmState::Building && server.tried.is_empty() && server.host.is_none();
     if server.vm != VmState::Deleted {
         release(state, &server);
         server.updated = now;
@@ -83,7 +86,12 @@ pub(super) fn forget(state: &mut State, id: &str) {
     // What nobody can ask for any more.
     server.user_data = None;
     server.console.clear();
+    server.metadata.clear();
+    server.tags.clear();
     state.counters.deleted_one("server");
+    if requested {
+        return;
+    }
     if state.compute.deleted.len() == DELETED_KEPT {
         state.compute.deleted.pop_front();
     }

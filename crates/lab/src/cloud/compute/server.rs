@@ -15,6 +15,8 @@ pub(in crate::cloud) enum VmState {
     Building,
     Active,
     Stopped,
+    Paused,
+    Suspended,
     Error,
     /// Stopped, its disk kept as an image.
     Shelved,
@@ -29,6 +31,8 @@ impl VmState {
             Self::Building => "building",
             Self::Active => "active",
             Self::Stopped => "stopped",
+            Self::Paused => "paused",
+            Self::Suspended => "suspended",
             Self::Error => "error",
             Self::Shelved => "shelved",
             Self::ShelvedOffloaded => "shelved_offloaded",
@@ -98,7 +102,7 @@ pub(in crate::cloud) struct Server {
     pub locked: bool,
     pub vm: VmState,
     pub task: Option<&'static str>,
-    /// 0 none, 1 running, 4 shut down.
+    /// 0 none, 1 running, 3 paused, 4 shut down.
     pub power: u8,
     /// Whether the hypervisor runs it: what listeners were told.
     pub powered: bool,
@@ -123,10 +127,19 @@ impl Server {
     pub(in crate::cloud) fn status(&self) -> &'static str {
         match (self.vm, self.task) {
             (VmState::Building, _) => "BUILD",
-            (VmState::Active, Some("rebooting" | "reboot_started")) => "REBOOT",
-            (VmState::Active, Some("rebuilding" | "rebuild_spawning")) => "REBUILD",
+            (VmState::Active, Some("rebooting" | "reboot_pending" | "reboot_started")) => "REBOOT",
+            (
+                VmState::Active,
+                Some("rebooting_hard" | "reboot_pending_hard" | "reboot_started_hard"),
+            ) => "HARD_REBOOT",
+            (
+                VmState::Active | VmState::Stopped | VmState::Error,
+                Some("rebuilding" | "rebuild_block_device_mapping" | "rebuild_spawning"),
+            ) => "REBUILD",
             (VmState::Active, _) => "ACTIVE",
             (VmState::Stopped, _) => "SHUTOFF",
+            (VmState::Paused, _) => "PAUSED",
+            (VmState::Suspended, _) => "SUSPENDED",
             (VmState::Error, _) => "ERROR",
             (VmState::Shelved, _) => "SHELVED",
             (VmState::ShelvedOffloaded, _) => "SHELVED_OFFLOADED",

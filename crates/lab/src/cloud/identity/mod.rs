@@ -223,6 +223,8 @@ pub(super) fn catalog(state: &State) -> Value {
         ("compute", "nova", "/compute/v2.1"),
         ("image", "glance", "/image"),
         ("block-storage", "cinder", "/volume/v3"),
+        // In every cloud's catalogue; only its versions are told.
+        ("placement", "placement", "/placement"),
     ];
     let entries = services.map(|(kind, name, path)| {
         let interfaces: &[&str] = if kind == "identity" {

@@ -58,6 +58,10 @@ struct Data {
 }
 
 impl Image {
+    pub(super) fn checksum(&self) -> Option<&str> {
+        self.data.as_ref().map(|data| &data.hash[..32])
+    }
+
     /// An image that has no data yet, and belongs to this project.
     fn queued(id: String, owner: String, at: Timestamp) -> Self {
         Self {
@@ -211,7 +215,7 @@ fn render(image: &Image) -> Value {
         "container_format": image.container_format,
         "size": data.map(|data| data.size),
         "virtual_size": data.map(|data| data.size),
-        "checksum": data.map(|data| &data.hash[..32]),
+        "checksum": image.checksum(),
         "os_hash_algo": data.map(|_| "sha512"),
         "os_hash_value": data.map(|data| &data.hash),
         "min_ram": image.min_ram,

@@ -163,7 +163,12 @@ pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
             let version = json!({"id": "v2.0", "status": "CURRENT", "links": own});
             return Ok(Reply::json(200, json!({"versions": [version]})));
         }
-        (&Method::GET, "v2.0", []) => {
+        (_, version, _) if version != "v2.0" => {
+            // Neutron: another program in front of it answers for other versions, in words of its own.
+            let body = json!({"code": 404, "title": "Not Found", "description": null});
+            return Err(Reply::json(404, body));
+        }
+        (&Method::GET, _, []) => {
             let reply = Reply::json(200, resources(&base));
             return Ok(reply.with("x-openstack-request-id", call.request_id.clone()));
         }
@@ -176,7 +181,7 @@ pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
 }
 
 fn resources(base: &str) -> Value {
-    let resources: Vec<Value> = [Kind::Network, Kind::Subnet, Kind::Port]
+    let resources: Vec<Value> = [Kind::Network, Kind::Subnet, Kind::SubnetPool, Kind::Port]
         .into_iter()
         .map(|kind| {
             let own = format!("{base}/network/v2.0/{}", kind.path());
@@ -192,13 +197,6 @@ fn unknown_path() -> Reply {
 }
 
 fn route(state: &mut State, call: &Call) -> Answer {
-    if call.version != "v2.0" {
-        // Neutron: another program in front of it answers for other versions, in words of its own.
-        return Err(Reply::json(
-            404,
-            json!({"code": 404, "title": "Not Found", "description": null}),
-        ));
-    }
     let mut path = call.segments();
     if let Some(last) = path.last_mut() {
         *last = last.strip_suffix(".json").unwrap_or(last);
@@ -299,7 +297,8 @@ fn create(state: &mut State, call: &Call, kind: Kind) -> Answer {
     if let Value::Array(items) = whole_body(call)?[kind.plural()].take() {
         return create_all(state, call, kind, items);
     }
-    let made = create_one(state, call, kind, body(call, kind)?)?;
+    let mut made = create_one(state, call, kind, body(call, kind)?)?;
+    security::newborn(kind, &mut made);
     Ok(Reply::json(201, json!({kind.singular(): shown(call, &made)})))
 }
 

@@ -405,7 +405,7 @@ pub(in crate::cloud) fn bind(state: &mut State, id: &str, server: &str, zone: &s
     state.after(delay, plugged, id);
 }
 
-fn plugged(state: &mut State, id: &str) {
+pub(in crate::cloud) fn plugged(state: &mut State, id: &str) {
     let stuck = state.network.stuck_ports.contains(id);
     change(state, Kind::Port, id, |port| {
         if port["device_id"] != "" && !stuck {

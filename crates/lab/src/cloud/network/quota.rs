@@ -99,14 +99,25 @@ pub(super) fn answer(state: &mut State, call: &Call, rest: &[&str]) -> Answer {
                 .collect();
             Ok(Reply::json(200, json!({"quota": quota})))
         }
-        (&Method::PUT, [_project]) => {
+        (&Method::PUT, [project]) => {
             if !call.session.is_admin() {
                 let message = "rule:update_quota is disallowed by policy";
                 return Err(neutron_error(403, "PolicyNotAuthorized", message));
             }
             let bad = || neutron_error(400, "HTTPBadRequest", "Body contains invalid data");
             let body = call.json().map_err(|_| bad())?;
-            state.config.quotas = merged(&state.config.quotas, &body["quota"]).ok_or_else(bad)?;
+            let wanted = merged(&state.config.quotas, &body["quota"]).ok_or_else(bad)?;
+            for (name, kind, limit) in limits(&wanted) {
+                let used = kind.map_or(0, |kind| used(state, kind, project));
+                let asked = body["quota"].get(name).is_some() && limit >= 0;
+                if asked && limit.unsigned_abs() < used {
+                    let message = format!(
+                        "Quota limit {limit} for {name} must be greater than or equal to already used {used}"
+                    );
+                    return Err(neutron_error(400, "HTTPBadRequest", message));
+                }
+            }
+            state.config.quotas = wanted;
             Ok(plain(state))
         }
         _ => Err(unknown_path()),

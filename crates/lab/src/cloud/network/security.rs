@@ -59,9 +59,11 @@ pub(in crate::cloud) fn plant_group(
     });
     let group = keep(state, Kind::SecurityGroup, project, 1, group);
     let id = group["id"].as_str().unwrap_or_default().to_owned();
+    let default = if name == "default" { json!(true) } else { Value::Null };
     for ethertype in ["IPv4", "IPv6"] {
         let rule = json!({
             "security_group_id": id, "direction": "egress", "ethertype": ethertype, "description": null,
+            "belongs_to_default_sg": default,
         });
         keep_rule(state, project, rule);
     }
@@ -120,7 +122,7 @@ fn keep_rule(state: &mut State, project: &str, given: Value) -> Value {
         "remote_address_group_id": null,
         "normalized_cidr": given["remote_ip_prefix"],
         "remote_group_id": null,
-        "belongs_to_default_sg": false,
+        "belongs_to_default_sg": null,
     });
     if let Value::Object(given) = given {
         for (field, value) in given {
@@ -135,6 +137,28 @@ fn keep_rule(state: &mut State, project: &str, given: Value) -> Value {
         }
     });
     kept
+}
+
+/// Neutron: what was just made is not yet read back, so it says false where it later says nothing, and shows no tags.
+pub(super) fn newborn(kind: Kind, made: &mut Value) {
+    let settle = |rule: &mut Value| {
+        if rule["belongs_to_default_sg"].is_null() {
+            rule["belongs_to_default_sg"] = json!(false);
+        }
+    };
+    match kind {
+        Kind::SecurityGroup => {
+            made["security_group_rules"].as_array_mut().into_iter().flatten().for_each(settle);
+        }
+        Kind::SecurityGroupRule => {
+            settle(made);
+            if let Some(fields) = made.as_object_mut() {
+                fields.remove("tags");
+            }
+        }
+        Kind::Network if made["is_default"].is_null() => made["is_default"] = json!(false),
+        _ => {}
+    }
 }
 
 pub(super) fn delete_group(state: &mut State, id: &str) -> Result<(), Reply> {

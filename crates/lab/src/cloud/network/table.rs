@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// Parameters of a list that are no filters.
 const OTHER: [&str; 6] = ["fields", "limit", "marker", "sort_key", "sort_dir", "page_reverse"];
 
+/// What one can filter by and not sort by; times one can do neither.
+const UNSORTED: [&str; 3] = ["description", "fixed_ips", "security_groups"];
+
 pub(super) fn list(state: &State, call: &Call, kind: Kind) -> Answer {
     let filters = filters(call, kind)?;
     let young = lag(state, call);
@@ -21,7 +24,7 @@ pub(super) fn list(state: &State, call: &Call, kind: Kind) -> Answer {
         .filter(|object| visible(call, object))
         .filter(|object| young.is_none_or(|young| older(object, young)))
         .collect();
-    sort(&mut found, call)?;
+    sort(&mut found, call, kind)?;
     let limit = limit(call)?;
     if let Some(marker) = call.query("marker") {
         if state.network.get(kind, marker).is_none() {
@@ -74,9 +77,14 @@ fn limit(call: &Call) -> Result<Option<usize>, Reply> {
     }
 }
 
-fn sort(found: &mut [&Value], call: &Call) -> Result<(), Reply> {
+fn sort(found: &mut [&Value], call: &Call, kind: Kind) -> Result<(), Reply> {
     if call.queries("sort_key").count() != call.queries("sort_dir").count() {
         let message = "The number of sort_keys and sort_dirs must be same";
+        return Err(neutron_error(400, "HTTPBadRequest", message));
+    }
+    let sortable = |key: &&str| !UNSORTED.contains(key) && attributes(kind).contains(key);
+    if let Some(odd) = call.queries("sort_key").find(|key| !sortable(key)) {
+        let message = format!("['{odd}'] is invalid attribute for sort_keys");
         return Err(neutron_error(400, "HTTPBadRequest", message));
     }
     let directions: Vec<&str> = call.queries("sort_dir").collect();

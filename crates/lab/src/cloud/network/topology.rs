@@ -57,7 +57,7 @@ pub(in crate::cloud) fn plant_network(
 }
 
 fn network(name: &str, external: bool) -> Value {
-    json!({
+    let mut network = json!({
         "name": name,
         "description": "",
         "admin_state_up": true,
@@ -73,8 +73,11 @@ fn network(name: &str, external: bool) -> Value {
         "qinq": false,
         "vlan_transparent": false,
         "port_security_enabled": true,
-        "is_default": false,
-    })
+    });
+    if external {
+        network["is_default"] = json!(false);
+    }
+    network
 }
 
 pub(super) fn create_subnet(

@@ -9,7 +9,7 @@ pub(super) use life::{
 };
 
 use super::gate::admit;
-use super::http::{Answer, Call, Reply, fault, webob};
+use super::http::{Answer, Call, Content, Reply, fault, webob};
 use super::image::Image;
 use super::network::merged_quotas;
 use super::state::{State, micros};
@@ -98,11 +98,18 @@ pub(super) fn answer(state: &mut State, call: &mut Call) -> Answer {
 }
 
 fn dressed(reply: Reply, call: &Call) -> Reply {
-    reply
+    let reply = reply.with("x-openstack-request-id", call.request_id.clone());
+    // What is in front of Cinder knows neither versions nor the older header.
+    if matches!(reply.content, Content::WebOb(_)) {
+        return reply;
+    }
+    let reply = reply
         .with("openstack-api-version", format!("volume 3.{}", call.minor))
-        .with("vary", "OpenStack-API-Version")
-        .with("x-openstack-request-id", call.request_id.clone())
-        .with("x-compute-request-id", call.request_id.clone())
+        .with("vary", "OpenStack-API-Version");
+    match reply.content {
+        Content::Empty => reply.with("content-type", "text/html; charset=UTF-8"),
+        _ => reply.with("x-compute-request-id", call.request_id.clone()),
+    }
 }
 
 fn microversion(call: &mut Call) -> Result<(), Reply> {
@@ -206,7 +213,13 @@ fn route(state: &mut State, call: &Call) -> Answer {
             let body = call.json().map_err(|_| bad())?;
             let merged = merged_quotas(&state.config.quotas, &body["quota_set"]);
             state.config.quotas = merged.ok_or_else(bad)?;
-            Ok(list::quota_set(state, call, project))
+            let mut reply = list::quota_set(state, call, project);
+            if let Content::Json(body) = &mut reply.content
+                && let Some(shown) = body["quota_set"].as_object_mut()
+            {
+                shown.remove("id");
+            }
+            Ok(reply)
         }
         (&Method::GET, ["os-availability-zone"]) => {
             let zones = state.config.zones.iter();
@@ -230,7 +243,8 @@ fn types(state: &State) -> Vec<Value> {
     types
         .map(|(name, id)| {
             json!({
-                "id": id, "name": name, "is_public": true, "description": null, "extra_specs": {},
+                "id": id, "name": name, "is_public": true, "extra_specs": {},
+                "description": (name == "__DEFAULT__").then_some("Default Volume Type"),
                 "os-volume-type-access:is_public": true,
             })
         })
@@ -321,6 +335,7 @@ fn image_metadata(image: &Image) -> Value {
         "min_disk": image.min_disk.to_string(),
         "min_ram": image.min_ram.to_string(),
         "size": "65536",
+        "checksum": image.checksum(),
     });
     for (name, value) in &image.properties {
         metadata[name] = json!(value);
