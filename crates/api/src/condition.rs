@@ -40,14 +40,30 @@ impl From<bool> for ConditionStatus {
 /// The conditions Drover writes, by kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionType {
-    /// Machine: its Node is Ready and its startup taint is gone. MetaKube's name.
-    Ready,
     /// Machine: the description was understood and its references resolve.
     Configured,
+    /// Machine: the cloud has its ports. From here on one for each step of a birth, in MetaKube's order;
+    /// a step that was not reached has none.
+    PortsReady,
+    /// Machine: the cloud has the server.
+    ServerCreated,
+    /// Machine, only where one is ordered: the cloud has the floating IP.
+    FloatingIpReady,
     /// Machine: the server runs and has all that was ordered.
     ServerReady,
+    /// Machine: its kubelet asked for a certificate.
+    Booted,
+    /// Machine: its kubelet has the certificate of its Node.
+    CertificateIssued,
     /// Machine: a Node registered for it.
     NodeJoined,
+    /// Machine: the cloud controller manager told the Node its addresses.
+    AddressesKnown,
+    /// Machine: the pods that a Node cannot do without are Ready.
+    CriticalPodsReady,
+    /// Machine: its Node is Ready and its startup taint is gone. MetaKube's name. Its message says in one
+    /// phrase what the machine waits for.
+    Ready,
     /// Machine, only while it is deleted: the pods are off the node.
     Drained,
     /// Machine, only while it is deleted: the volumes are off the node.
@@ -69,14 +85,39 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
+    /// Those of a Machine, in the order of its life.
+    pub const OF_MACHINE: &[Self] = &[
+        Self::Configured,
+        Self::PortsReady,
+        Self::ServerCreated,
+        Self::FloatingIpReady,
+        Self::ServerReady,
+        Self::Booted,
+        Self::CertificateIssued,
+        Self::NodeJoined,
+        Self::AddressesKnown,
+        Self::CriticalPodsReady,
+        Self::Ready,
+        Self::Drained,
+        Self::VolumesDetached,
+        Self::ServerDeleted,
+    ];
+
     /// As it is written in `status.conditions[].type`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Ready => "Ready",
             Self::Configured => "Configured",
+            Self::PortsReady => "PortsReady",
+            Self::ServerCreated => "ServerCreated",
+            Self::FloatingIpReady => "FloatingIPReady",
             Self::ServerReady => "ServerReady",
+            Self::Booted => "Booted",
+            Self::CertificateIssued => "CertificateIssued",
             Self::NodeJoined => "NodeJoined",
+            Self::AddressesKnown => "AddressesKnown",
+            Self::CriticalPodsReady => "CriticalPodsReady",
+            Self::Ready => "Ready",
             Self::Drained => "Drained",
             Self::VolumesDetached => "VolumesDetached",
             Self::ServerDeleted => "ServerDeleted",

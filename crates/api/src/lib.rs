@@ -36,15 +36,16 @@ pub use machine::{
     NodeTemplateSpec, OnDrainTimeout, ProviderSpec, ProviderSpecSource, Versions,
 };
 pub use machine_status::{
-    CurrentStatus, DeletionPolicy, DrainStatus, LastOperation, MachineAddress, MachineStatus,
-    MovingVolumes, OperationState, OperationType, Phase, ProviderState, ProviderStatus,
+    CurrentStatus, DeletionPolicy, DrainStatus, Hardware, LastOperation, MachineAddress,
+    MachineStatus, MovingVolumes, OperationState, OperationType, Phase, ProviderCondition,
+    ProviderState, ProviderStatus,
 };
 pub use meta::{MachineTemplate, TemplateMetadata};
 pub use provider_spec::{
     AdditionalVolume, CredentialValue, CredentialsSource, DescriptionError, NetworkParameters,
     OperatingSystem, Provisioning, Reference, ReferenceKind, Resolved, RootVolume,
     ServerDescription, ServerParameters, UserDataSource, class_reference, credentials_of, describe,
-    policy_of,
+    is_mirantis, policy_of,
 };
 pub use selector::Selector;
 pub use set::{DeletePolicy, MachineSet, MachineSetSpec, MachineSetStatus};

@@ -24,6 +24,7 @@ use serde_json::Value;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Deleted", type_ = "date", json_path = ".metadata.deletionTimestamp", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "ProviderID", type_ = "string", json_path = ".spec.providerID", priority = 1),
     validation = Rule::new("size(self.metadata.name) <= 63")
         .message("the name of a Machine becomes a host name: at most 63 characters"),
@@ -94,8 +95,8 @@ pub struct MachineSpec {
     /// `drainTimeout` ends the tries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_evict_retries: Option<u32>,
-    /// Node conditions, separated by commas, that make the Machine unhealthy when they are not False.
-    /// Accepted for Gardener's manifests; only Ready is looked at yet.
+    /// Node conditions, separated by commas, that make the Machine unhealthy when they are not False, beside
+    /// Ready. Default: KernelDeadlock, ReadonlyFilesystem, DiskPressure, NetworkUnavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub node_conditions: Option<String>,

@@ -18,8 +18,11 @@ pub struct MachineStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = crate::schema::own_words)]
     pub phase: Option<Phase>,
-    /// What was seen, each with a reason: Ready, Configured, ServerReady, NodeJoined, and while the
-    /// Machine is deleted Drained, VolumesDetached, ServerDeleted.
+    /// What was seen, each with a reason, in the order of a life: Configured, PortsReady, ServerCreated,
+    /// FloatingIPReady, ServerReady, Booted, CertificateIssued, NodeJoined, AddressesKnown,
+    /// CriticalPodsReady, Ready, and while the Machine is deleted Drained, VolumesDetached,
+    /// ServerDeleted. A step that was not reached has none. The message of Ready says in one phrase what
+    /// the Machine waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -272,16 +275,25 @@ pub struct MovingVolumes {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct ProviderStatus {
-    /// What the provider asked to be told again: its own notes, no secrets.
+    /// What the provider asked to be told again: its own notes, no secrets. Of these
+    /// [`Self::PORT`], [`Self::SERVER`] and [`Self::FLOATING_ADDRESS`] say what the cloud has.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
     /// The server as the cloud last showed it (Mirantis).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = crate::schema::own_words)]
     pub provider_instance_state: Option<ProviderState>,
-    /// Mirantis: Provision, Deploy, Ready and so on.
+    /// Mirantis: how far the machine came: Provision, Uninitialized, Pending, Prepare, Deploy, Ready,
+    /// Maintenance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// Mirantis: what was seen, in Mirantis' own form; the machine is ready when all of them are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ProviderCondition>,
+    /// Mirantis: what the Node has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
+    pub hardware: Option<Hardware>,
     /// Mirantis: how far a graceful deletion that the description asks for came: started, completed,
     /// aborting, failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -301,6 +313,39 @@ pub struct ProviderStatus {
     /// Mirantis: the floating IP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_ip: Option<String>,
+}
+
+impl ProviderStatus {
+    /// Key of the notes: the ID of the first port.
+    pub const PORT: &str = "port";
+    /// Key of the notes: the ID of the server.
+    pub const SERVER: &str = "server";
+    /// Key of the notes: the address that came of the floating IP pool.
+    pub const FLOATING_ADDRESS: &str = "floatingAddress";
+}
+
+/// A condition in Mirantis' form.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProviderCondition {
+    /// What it is about: ProviderInstance, LCM, Kubelet, Maintenance or PrepareDeletion.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Whether all is well.
+    pub ready: bool,
+    /// In a sentence for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// What a Node has, in Mirantis' form.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Hardware {
+    /// Processors.
+    pub cpu: u32,
+    /// Memory in GB.
+    pub ram: u32,
 }
 
 /// A server as the cloud last showed it.

@@ -7,6 +7,7 @@ use crate::write::Error as WriteError;
 use crate::{events::Tone, token};
 use drover_api::Machine;
 use drover_plan::certificate::{self, Asker, Decision, KnownMachine, Observed};
+use drover_plan::machine::Certificate;
 use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest as Request, CertificateSigningRequestCondition,
 };
@@ -32,13 +33,32 @@ pub enum Error {
 pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
     let Some(request) = ctx.caches.requests.get(&key) else { return Ok(Outcome::Settled) };
     let machines = observe(&request, &ctx).await?;
-    let seen = Observed { request: &request, machines: &machines, now: ctx.clock.now() };
+    let known: Vec<KnownMachine> = machines.iter().map(|machine| known(machine)).collect();
+    let seen = Observed { request: &request, machines: &known, now: ctx.clock.now() };
     let decision = certificate::decide(&seen);
-    act(&request, decision, &ctx).await
+    let fate = fate(&request, &decision);
+    let outcome = act(&request, decision, &ctx).await?;
+    if let (Some(fate), [machine]) = (fate, machines.as_slice()) {
+        ctx.minds.certificate(machine, fate);
+    }
+    Ok(outcome)
+}
+
+/// What a machine without a Node shows of its request.
+fn fate(request: &Request, decision: &Decision) -> Option<Certificate> {
+    if !matches!(certificate::asker(request), Asker::BootstrapToken(_)) {
+        return None;
+    }
+    match decision {
+        Decision::Approve { .. } => Some(Certificate::Approved),
+        Decision::Deny { why } => Some(Certificate::Denied(why.to_string())),
+        Decision::Wait { why, .. } => Some(Certificate::Waits(why.to_string())),
+        Decision::Ignore { .. } => None,
+    }
 }
 
 /// Whose machine asks: by its token, read live because tokens are not cached, or by its Node.
-async fn observe(request: &Request, ctx: &Context) -> Result<Vec<KnownMachine>, Error> {
+async fn observe(request: &Request, ctx: &Context) -> Result<Vec<Arc<Machine>>, Error> {
     if certificate::is_decided(request) {
         return Ok(Vec::new());
     }
@@ -53,7 +73,7 @@ async fn observe(request: &Request, ctx: &Context) -> Result<Vec<KnownMachine>, 
         Asker::Stranger => Vec::new(),
     };
     let complete = |machine: &Arc<Machine>| ctx.minds.of(machine).complete(machine);
-    Ok(machines.iter().map(|machine| known(&complete(machine))).collect())
+    Ok(machines.iter().map(complete).collect())
 }
 
 fn known(machine: &Machine) -> KnownMachine {

@@ -90,6 +90,7 @@ async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
             attachments: &seen.attachments,
             has_target: seen.has_target,
             heard: mind.heard.as_ref(),
+            certificate: mind.certificate.as_ref(),
             refused: &mind.refused,
             trouble: ctx.troubles.machines.of(&Key::of(machine)).as_deref(),
             settings: &ctx.settings.machine,

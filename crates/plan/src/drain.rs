@@ -133,6 +133,16 @@ pub struct Stay {
     pub detail: String,
 }
 
+impl fmt::Display for Stay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, why, detail } = self;
+        match detail.as_str() {
+            "" => write!(f, "{pod}: {}", why.sentence()),
+            detail => write!(f, "{pod}: {} ({detail})", why.sentence()),
+        }
+    }
+}
+
 /// How a drain goes on.
 #[must_use = "a plan does nothing until it is acted on"]
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -176,9 +186,8 @@ impl Plan {
         }
     }
 
-    /// Which pods are waited for and why: the blocked ones first, the first few by name.
-    #[must_use]
-    pub fn story(&self) -> String {
+    /// The pods that are waited for, the blocked ones first.
+    fn ranked(&self) -> Vec<&Stay> {
         let rank = |stay: &Stay| match stay.why {
             Reason::PodUnmovable => 0,
             Reason::PodProtected | Reason::PodRefused => 1,
@@ -187,10 +196,24 @@ impl Plan {
         };
         let mut stays: Vec<&Stay> = self.stays.iter().collect();
         stays.sort_by_key(|stay| (rank(stay), &stay.pod));
-        let named = stays.iter().take(NAMED_MAX).map(|stay| match stay.detail.as_str() {
-            "" => format!("{}: {}", stay.pod, stay.why.sentence()),
-            detail => format!("{}: {} ({detail})", stay.pod, stay.why.sentence()),
-        });
+        stays
+    }
+
+    /// The same in one phrase: how many pods, and what the first of them waits for.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match (self.ranked().first(), self.stays.len()) {
+            (None, _) => self.waits_for.clone().unwrap_or_default(),
+            (Some(first), 1) => format!("1 pod left: {first}"),
+            (Some(first), count) => format!("{count} pods left, such as {first}"),
+        }
+    }
+
+    /// Which pods are waited for and why: the blocked ones first, the first few by name.
+    #[must_use]
+    pub fn story(&self) -> String {
+        let stays = self.ranked();
+        let named = stays.iter().take(NAMED_MAX).map(|stay| stay.to_string());
         let named = named.collect::<Vec<_>>().join("; ");
         let more = match stays.len().saturating_sub(NAMED_MAX) {
             0 => String::new(),

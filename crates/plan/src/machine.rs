@@ -1,11 +1,14 @@
 //! The next step in the life of one machine.
 
+mod birth;
 mod boot;
 mod create;
 mod delete;
 mod draft;
 mod evacuate;
 mod join;
+mod mirantis;
+mod phrase;
 mod report;
 mod request;
 #[cfg(test)]
@@ -45,7 +48,17 @@ pub struct Settings {
     pub startup_taints: Vec<String>,
     /// How often the cloud is asked whether a server is still there that has no Ready Node.
     pub look_interval: Duration,
+    /// Node conditions that make a machine unhealthy when they are not False, for machines that do not
+    /// say. Gardener's defaults.
+    pub node_conditions: Vec<String>,
+    /// Whether servers become Nodes. Gardener: without a target cluster they do not, and a machine is
+    /// Available as soon as its server runs.
+    pub joins: bool,
 }
+
+/// Gardener: beside Ready, these tell whether a Node is well.
+const NODE_CONDITIONS: [&str; 4] =
+    ["KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"];
 
 impl Default for Settings {
     fn default() -> Self {
@@ -58,6 +71,8 @@ impl Default for Settings {
             deletion_policy: DeletionPolicy::Graceful,
             startup_taints: vec![labels::TAINT_STARTUP.to_owned()],
             look_interval: Duration::from_secs(60),
+            node_conditions: NODE_CONDITIONS.map(str::to_owned).to_vec(),
+            joins: true,
         }
     }
 }
@@ -84,12 +99,25 @@ pub struct Observed<'a> {
     pub has_target: bool,
     /// What the cloud last said of this machine. A cache: after a restart the cloud is asked again.
     pub heard: Option<&'a Heard>,
+    /// What became of its kubelet's request for a certificate. A cache, too: after a restart the condition
+    /// still says whether it has one.
+    pub certificate: Option<&'a Certificate>,
     /// The last refusals to evict one of these pods. A cache, too.
     pub refused: &'a BTreeMap<PodKey, EvictionRefusal>,
     /// Why the last write for this machine was refused.
     pub trouble: Option<&'a str>,
     pub settings: &'a Settings,
     pub now: Timestamp,
+}
+
+/// What became of the request for a client certificate that a machine's kubelet made with its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    Approved,
+    /// For what.
+    Waits(String),
+    /// Why.
+    Denied(String),
 }
 
 /// What the cloud said, and when.
@@ -268,6 +296,9 @@ pub fn plan(seen: &Observed) -> Plan {
             _ => create::go_on(&mut draft),
         }
     }
+    birth::note_made(&mut draft);
+    phrase::speak(&mut draft);
+    mirantis::show(&mut draft);
     draft.done()
 }
 

@@ -1,7 +1,10 @@
 //! What a node should carry in labels, annotations and taints.
 
+mod health;
 #[cfg(test)]
 mod tests;
+
+pub use health::{awaited_pod, complaint, gigabytes, illness};
 
 use crate::{drain, reason::Reason};
 use drover_api::{Machine, ServerDescription, labels};

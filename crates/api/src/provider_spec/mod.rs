@@ -244,6 +244,12 @@ pub fn describe(
     Ok(description)
 }
 
+/// Whether a machine is described in Mirantis' dialect, whose clients read `status.providerStatus`.
+#[must_use]
+pub fn is_mirantis(spec: &MachineSpec) -> bool {
+    spec.provider_spec.value.as_ref().is_some_and(mirantis::is_meant)
+}
+
 /// With how much care a machine is to be deleted, as far as its spec says so: also when the rest of its
 /// description cannot be read.
 #[must_use]

@@ -3,7 +3,7 @@
 use crate::token::Token;
 use drover_api::{Machine, MachineStatus};
 use drover_plan::drain::{PodKey, Refusal};
-use drover_plan::machine::{Answer, Heard, Question};
+use drover_plan::machine::{Answer, Certificate, Heard, Question};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ pub struct Minds(Mutex<BTreeMap<String, Mind>>);
 #[derive(Clone, Default)]
 pub struct Mind {
     pub heard: Option<Heard>,
+    pub certificate: Option<Certificate>,
     pub refused: BTreeMap<PodKey, Refusal>,
     pub token: Known,
     unwritten: Option<Unwritten>,
@@ -91,6 +92,11 @@ impl Minds {
     /// What is known of its bootstrap token now.
     pub fn knows_token(&self, machine: &Machine, token: Known) {
         self.lock().entry(uid(machine)).or_default().token = token;
+    }
+
+    /// What became of the request for its kubelet's first certificate.
+    pub fn certificate(&self, machine: &Machine, what: Certificate) {
+        self.lock().entry(uid(machine)).or_default().certificate = Some(what);
     }
 
     /// A status that is not written yet, since `now` if not longer; `None` when all is written.

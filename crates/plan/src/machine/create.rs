@@ -1,5 +1,6 @@
 //! From the order to the Node: the server is made, boots and joins, or the machine fails.
 
+use super::birth;
 use super::draft::{Draft, later};
 use super::{Answer, Question, Refused, Server, ServerState, Step};
 use crate::node;
@@ -28,14 +29,17 @@ pub fn go_on(draft: &mut Draft) {
     if draft.status.phase == Some(Phase::Failed) {
         return;
     }
-    if deadline <= draft.seen.now {
+    let waits = draft.seen.settings.joins || draft.seen.machine.spec.provider_id.is_none();
+    if waits && deadline <= draft.seen.now {
         return miss_deadline(draft);
     }
-    draft.wake_at(deadline);
-    if draft.seen.description.is_err() {
+    if waits {
+        draft.wake_at(deadline);
+    }
+    if let Err(error) = draft.seen.description {
         draft.phase(Phase::Pending);
         let why = Reason::DescriptionInvalid;
-        draft.condition(ConditionType::Ready, ConditionStatus::False, why, "");
+        draft.condition(ConditionType::Ready, ConditionStatus::False, why, error);
         return;
     }
     match &draft.seen.machine.spec.provider_id {
@@ -142,8 +146,9 @@ fn make(draft: &mut Draft) {
 }
 
 fn ordered(draft: &mut Draft) {
-    // A machine in trouble stays so until the cloud gives another answer.
-    if draft.status.phase != Some(Phase::CrashLoopBackOff) {
+    // A machine in trouble, or one that waits for a thing by name, stays so until the cloud gives another answer.
+    let waits = draft.was(ConditionType::ServerReady, Reason::ServerWaiting);
+    if draft.status.phase != Some(Phase::CrashLoopBackOff) && !waits {
         under_way(draft, Reason::ServerOrdered, "");
     }
 }
@@ -151,7 +156,7 @@ fn ordered(draft: &mut Draft) {
 fn under_way(draft: &mut Draft, why: Reason, message: &str) {
     draft.phase(Phase::Pending);
     draft.condition(ConditionType::ServerReady, ConditionStatus::False, why, message);
-    draft.condition(ConditionType::Ready, ConditionStatus::False, Reason::ServerOrdered, "");
+    draft.condition(ConditionType::Ready, ConditionStatus::False, why, message);
     let description = Reason::ServerOrdered.sentence();
     draft.operation(OperationType::Create, OperationState::Processing, description);
 }
@@ -161,7 +166,7 @@ fn created(draft: &mut Draft, server: &Server) {
     show(draft, server);
     draft.no_error();
     draft.condition(ConditionType::ServerReady, ConditionStatus::True, Reason::ServerRunning, "");
-    await_join(draft);
+    if draft.seen.settings.joins { await_join(draft) } else { available(draft) }
 }
 
 /// Writes down what the cloud showed of a server.
@@ -202,16 +207,33 @@ pub fn show(draft: &mut Draft, server: &Server) {
 }
 
 fn await_join(draft: &mut Draft) {
+    if lost_since(draft).is_some() {
+        // Gardener: it had a Node once, so it is Unknown; Ready says which Node.
+        let description = Reason::NodeGone.sentence();
+        draft.operation(OperationType::HealthCheck, OperationState::Processing, description);
+        return draft.phase(Phase::Unknown);
+    }
     draft.phase(Phase::Pending);
-    let (type_, why) = (ConditionType::NodeJoined, Reason::NodeAwaited);
     let name = node::name_of(draft.seen.machine);
     let message = format!("node {name} has not registered yet");
-    if lost_since(draft).is_none() {
-        draft.condition(type_, ConditionStatus::False, why, &message);
-    }
+    let type_ = ConditionType::NodeJoined;
+    draft.condition(type_, ConditionStatus::False, Reason::NodeAwaited, &message);
+    let (why, message) = birth::awaited(draft);
     draft.condition(ConditionType::Ready, ConditionStatus::False, why, &message);
     let description = "the server runs and is to become a node";
     draft.operation(OperationType::Create, OperationState::Processing, description);
+}
+
+/// Gardener: where no Node is awaited, a machine is Available as soon as its server runs.
+fn available(draft: &mut Draft) {
+    draft.phase(Phase::Available);
+    let (ready, why) = (ConditionType::Ready, Reason::ServerRunning);
+    if draft.condition(ready, ConditionStatus::True, why, "") {
+        let id = draft.status.provider_id.clone().unwrap_or_default();
+        draft.tell(why, format!("server {id} runs"));
+    }
+    let description = Reason::ServerRunning.sentence();
+    draft.operation(OperationType::Create, OperationState::Successful, description);
 }
 
 /// The server was made; it is looked at now and then until its Node comes.
@@ -228,18 +250,40 @@ fn await_node(draft: &mut Draft) {
             let runs = server.state == ServerState::Running;
             let why = if runs { Reason::ServerRunning } else { Reason::ServerStopped };
             draft.condition(ConditionType::ServerReady, runs.into(), why, "");
-            if !is_abandoned(draft) {
-                await_join(draft);
-            }
+            follow_server(draft, why);
         }
         Some(Answer::Refused(refused)) => {
-            await_join(draft);
+            if draft.seen.settings.joins {
+                await_join(draft);
+            }
             draft.error("CreateError", &refused.message);
         }
         _ => {
-            await_join(draft);
+            if draft.seen.settings.joins {
+                await_join(draft);
+            }
             draft.step(Step::LookAtServer);
         }
+    }
+}
+
+/// The server is there, and runs or does not.
+fn follow_server(draft: &mut Draft, why: Reason) {
+    let runs = why == Reason::ServerRunning;
+    if !draft.seen.settings.joins {
+        if runs {
+            return available(draft);
+        }
+        draft.phase(Phase::Unknown);
+        let (type_, state) = (OperationType::HealthCheck, OperationState::Processing);
+        draft.operation(type_, state, why.sentence());
+    } else if is_abandoned(draft) {
+        return;
+    } else {
+        await_join(draft);
+    }
+    if !runs {
+        draft.condition(ConditionType::Ready, ConditionStatus::False, why, "");
     }
 }
 

@@ -48,7 +48,9 @@ pub fn go_on(draft: &mut Draft) {
         let (name, uid) = (node.name_any(), node.uid().unwrap_or_default());
         draft.step(Step::DeleteNode { name, uid, why: Reason::ServerDeleted });
     }
-    draft.step(Step::DeleteToken);
+    if draft.seen.settings.joins {
+        draft.step(Step::DeleteToken);
+    }
     draft.release();
 }
 

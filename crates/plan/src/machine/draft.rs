@@ -35,6 +35,8 @@ pub struct Draft<'a> {
     metadata: Map<String, Value>,
     spec: Map<String, Value>,
     wake: Option<Timestamp>,
+    /// What a step that has much to tell waits for, in one phrase.
+    pub brief: Option<String>,
     /// The status stays as it is.
     is_silent: bool,
     promises: bool,
@@ -55,6 +57,7 @@ impl<'a> Draft<'a> {
             metadata: Map::new(),
             spec: Map::new(),
             wake: None,
+            brief: None,
             is_silent: false,
             promises: false,
         }
@@ -62,7 +65,8 @@ impl<'a> Draft<'a> {
 
     /// The machine's Node, when it has one.
     pub fn node(&self) -> Option<&'a Arc<Node>> {
-        node::of_machine(self.seen.machine, self.seen.nodes)
+        let joins = self.seen.settings.joins;
+        joins.then(|| node::of_machine(self.seen.machine, self.seen.nodes)).flatten()
     }
 
     /// The pods on a node.
@@ -125,6 +129,23 @@ impl<'a> Draft<'a> {
         };
         set_condition(&mut self.status.conditions, next, &self.now);
         is_new
+    }
+
+    /// A step of a birth is behind the machine. Without words, for every machine keeps it for life.
+    pub fn passed(&mut self, type_: ConditionType, why: Reason) {
+        if !self.holds(type_) {
+            let next = Condition {
+                type_: type_.as_str().to_owned(),
+                status: ConditionStatus::True,
+                reason: why.as_str().to_owned(),
+                ..Condition::default()
+            };
+            set_condition(&mut self.status.conditions, next, &self.now);
+        }
+    }
+
+    pub fn find(&self, type_: ConditionType) -> Option<&Condition> {
+        find_condition(&self.status.conditions, type_)
     }
 
     pub fn holds(&self, type_: ConditionType) -> bool {
@@ -333,6 +354,11 @@ impl<'a> Draft<'a> {
     }
 
     pub fn done(mut self) -> Plan {
+        let place = |it: &Condition| {
+            let of_ours = ConditionType::OF_MACHINE.iter();
+            of_ours.clone().position(|type_| type_.as_str() == it.type_).unwrap_or(usize::MAX)
+        };
+        self.status.conditions.sort_by_key(place);
         if !self.spec.is_empty() {
             // Kubernetes: a change of the spec is the next generation. The patch is fenced, so this is
             // the one that it makes, and no second write has to say so.

@@ -154,6 +154,7 @@ fn is_drained(draft: &mut Draft, node: &Node, purpose: Purpose) -> bool {
     }
     let until = deadline.map(|it| format!(" until {}", it.at)).unwrap_or_default();
     let story = format!("since {start}{until}: {}", plan.story());
+    draft.brief = Some(plan.brief());
     progress(draft, plan, &story);
     false
 }
@@ -280,8 +281,9 @@ fn is_detached(draft: &mut Draft, node: &Node) -> bool {
         }
         return true;
     }
-    let message = format!("{} volumes are attached: {named}", volumes.len());
-    draft.condition(type_, ConditionStatus::False, Reason::VolumesAttached, &message);
+    let why = Reason::VolumesAttached;
+    let message = format!("{}: {named}", why.sentence());
+    draft.condition(type_, ConditionStatus::False, why, &message);
     draft.operation(OperationType::DrainNode, OperationState::Processing, &message);
     draft.wake_at(deadline.min(later(draft.seen.now, DETACH_CHECK)));
     false

@@ -1,7 +1,7 @@
 //! A machine with its Node: kept in step, watched, and drained when its description asks for it.
 
 use super::draft::{Draft, later};
-use super::{Answer, Question, Step, create, request};
+use super::{Answer, Question, Step, birth, create, request};
 use crate::node;
 use crate::reason::Reason;
 use drover_api::{
@@ -21,6 +21,7 @@ pub fn follow(draft: &mut Draft, node: &Arc<Node>) {
         // Again and again until it is Ready, for a crash may come between any two steps.
         draft.step(Step::DeleteToken);
     }
+    birth::note_joined(draft);
     draft.condition(ConditionType::NodeJoined, ConditionStatus::True, Reason::NodeJoined, "");
     if draft.seen.machine.spec.provider_id.is_none() {
         adopt_id(draft, node);
@@ -101,11 +102,21 @@ fn startup_taint<'a>(draft: &Draft<'a>, node: &Node) -> Option<&'a str> {
     keys.map(String::as_str).find(|key| node::has_taint(node, key))
 }
 
+/// Gardener: which conditions of the Node tell that it is ill.
+fn illness(draft: &Draft, node: &Node) -> Option<String> {
+    match draft.seen.machine.spec.node_conditions.as_deref() {
+        Some(listed) => node::illness(node, listed.split(',')),
+        None => node::illness(node, draft.seen.settings.node_conditions.iter().map(String::as_str)),
+    }
+}
+
 /// Sets Ready and the phase by what the Node says.
 fn watch(draft: &mut Draft, node: &Node, is_new: bool) {
     let tainted = startup_taint(draft, node).is_some();
     let why = if !node::is_ready(node) {
         Some(Reason::NodeNotReady)
+    } else if illness(draft, node).is_some() {
+        Some(Reason::NodeUnhealthy)
     } else if node::has_taint(node, labels::TAINT_UNINITIALIZED) {
         Some(Reason::NodeUninitialized)
     } else if tainted {
@@ -131,6 +142,8 @@ fn ready(draft: &mut Draft, node: &Node) {
     }
     let server = ConditionType::ServerReady;
     draft.condition(server, ConditionStatus::True, Reason::ServerRunning, "");
+    draft.passed(ConditionType::AddressesKnown, Reason::AddressesKnown);
+    draft.passed(ConditionType::CriticalPodsReady, Reason::CriticalPodsReady);
     draft.phase(Phase::Running);
     draft.operation(OperationType::Create, OperationState::Successful, "the node is ready");
     let ours = ["CreateError", "JoinClusterTimeoutError", "UnhealthyNode"];
@@ -169,20 +182,49 @@ fn unready(draft: &mut Draft, node: &Node, why: Reason) {
         return;
     }
     let was_ready = matches!(draft.status.phase, Some(Phase::Running | Phase::Unknown));
-    let is_new = draft.condition(ConditionType::Ready, ConditionStatus::False, why, "");
+    let message = message(draft, node, why);
+    let is_new = draft.condition(ConditionType::Ready, ConditionStatus::False, why, &message);
     if !was_ready {
         draft.phase(Phase::Pending);
+        note_step(draft, why, &message);
         let description = "the node registered and is to become ready";
         draft.operation(OperationType::Create, OperationState::Processing, description);
         return;
     }
     draft.phase(Phase::Unknown);
     if is_new {
-        draft.warn(why, format!("node {}: {}", node.name_any(), why.sentence()));
+        draft.warn(why, format!("node {}: {message}", node.name_any()));
     }
-    draft.operation(OperationType::HealthCheck, OperationState::Processing, why.sentence());
+    draft.operation(OperationType::HealthCheck, OperationState::Processing, &message);
     if !outlived(draft) {
         look(draft);
+    }
+}
+
+/// What the Node itself, or a pod on it, says of why the machine is not Ready.
+fn message(draft: &Draft, node: &Node, why: Reason) -> String {
+    let said = match why {
+        Reason::NodeNotReady => Some(node::complaint(node)),
+        Reason::NodeUnhealthy => illness(draft, node),
+        Reason::CriticalPodsAwaited => node::awaited_pod(&draft.pods_on(node))
+            .map(|pod| format!("the node's critical pod {pod} is not ready yet")),
+        _ => None,
+    };
+    said.unwrap_or_else(|| why.sentence().to_owned())
+}
+
+/// MetaKube's order: addresses, critical pods, ready.
+fn note_step(draft: &mut Draft, why: Reason, message: &str) {
+    let (addresses, pods) = (ConditionType::AddressesKnown, ConditionType::CriticalPodsReady);
+    match why {
+        Reason::NodeUninitialized => {
+            draft.condition(addresses, ConditionStatus::False, why, message);
+        }
+        Reason::CriticalPodsAwaited => {
+            draft.passed(addresses, Reason::AddressesKnown);
+            draft.condition(pods, ConditionStatus::False, why, message);
+        }
+        _ => {}
     }
 }
 

@@ -1,10 +1,13 @@
 //! The life of a machine, step by step.
 
 mod deletion;
+mod mirantis;
+mod phrases;
 
 use super::*;
 use drover_api::{
-    ConditionStatus, OperationState, Phase, ProviderSpec, Resolved, Versions, describe,
+    ConditionStatus, ConditionType, OperationState, Phase, ProviderSpec, Resolved, Versions,
+    describe,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{from_value, json};
@@ -26,6 +29,8 @@ struct World {
     attachments: Vec<Arc<VolumeAttachment>>,
     has_target: bool,
     heard: Option<Heard>,
+    certificate: Option<Certificate>,
+    settings: Settings,
     refused: BTreeMap<PodKey, EvictionRefusal>,
     trouble: Option<String>,
     now: i64,
@@ -64,6 +69,8 @@ impl World {
             attachments: vec![],
             has_target: true,
             heard: None,
+            certificate: None,
+            settings: Settings::default(),
             refused: BTreeMap::new(),
             trouble: None,
             now: 0,
@@ -102,9 +109,10 @@ impl World {
             attachments: &self.attachments,
             has_target: self.has_target,
             heard: self.heard.as_ref(),
+            certificate: self.certificate.as_ref(),
             refused: &self.refused,
             trouble: self.trouble.as_deref(),
-            settings: &Settings::default(),
+            settings: &self.settings,
             now: at(self.now),
         })
     }

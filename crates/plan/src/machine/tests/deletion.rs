@@ -419,7 +419,7 @@ fn a_deleted_node_costs_the_machine_once() {
     assert_eq!(steps(&world.pass()), ["patch node: NodeCordoned", "PodEvicted default/web"]);
 }
 
-fn attachment(volume: &str) -> Arc<VolumeAttachment> {
+pub fn attachment(volume: &str) -> Arc<VolumeAttachment> {
     let value = json!({
         "metadata": {"name": format!("csi-{volume}"), "uid": volume},
         "spec": {"attacher": "cinder", "nodeName": "nodes-abc", "source": {"persistentVolumeName": volume}},
