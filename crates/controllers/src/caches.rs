@@ -64,7 +64,7 @@ impl Default for Caches {
                 ],
                 |_| {},
             ),
-            requests: Cache::new(&[asking_node], |_| {}),
+            requests: Cache::new(&[asking_node], slim_request),
         }
     }
 }
@@ -247,6 +247,17 @@ fn slim_node(node: &mut Node) {
         status.volumes_attached = None;
         status.volumes_in_use = None;
         status.config = None;
+    }
+}
+
+/// A request that was decided on is not read again; Kubernetes keeps it for an hour, with its certificate.
+fn slim_request(request: &mut CertificateSigningRequest) {
+    if certificate::is_decided(request) {
+        request.spec.request.0.clear();
+        request.spec.extra = None;
+        if let Some(status) = &mut request.status {
+            status.certificate = None;
+        }
     }
 }
 
