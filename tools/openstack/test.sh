@@ -16,4 +16,5 @@ else
   # Four at a time: never more than a dozen servers, and the services share this machine with the tests.
   cargo test --package drover-openstack --test real -- --test-threads 4
   cargo test --package drover-lab --test openstack recorded -- --test-threads 1
+  cargo test --package drover --package drover-sim --test os_cloud --test openstack -- real_openstack no_death
 fi

@@ -1,12 +1,15 @@
 //! `drover lab`: each part alone, as clients from outside meet it.
 
+#[path = "story/kubectl.rs"]
+mod kubectl;
 #[path = "story/process.rs"]
 mod process;
 
 use drover_lab::dial::Credential;
 use drover_lab::kube::Assets;
 use drover_lab::kubeconfig::Access;
-use process::{Drover, assert_secret, has_kubectl, interrupt};
+use kubectl::has_kubectl;
+use process::{Drover, assert_secret, interrupt};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;

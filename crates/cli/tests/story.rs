@@ -1,10 +1,13 @@
 //! The story of the README through the real binary and the real kubectl.
 
+#[path = "story/kubectl.rs"]
+mod kubectl;
 #[path = "story/process.rs"]
 mod process;
 
 use drover_lab::kube::Assets;
-use process::{Drover, has_kubectl, interrupt, scratch, started};
+use kubectl::has_kubectl;
+use process::{Drover, interrupt, scratch, started};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -201,9 +204,14 @@ fn the_demo_tells_the_story_by_itself() {
             command(&data, plane.as_ref()).arg("--demo").output().expect("the binary runs");
         let told = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-        for chapter in
-            ["apply -f", "scale md nodes --replicas=5", "restartedAt", "delete machine", "healthy"]
-        {
+        for chapter in [
+            "apply -f",
+            "scale md nodes --replicas=5",
+            "restartedAt",
+            "delete machine",
+            "healthy",
+            "nothing is left",
+        ] {
             assert!(told.contains(chapter), "{chapter} is not in\n{told}");
         }
         let says_skew = told.contains("# the example's kubelet 1.30.3 is more than three");

@@ -5,6 +5,7 @@ use crate::client::Client;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
+use hyper_rustls::ConfigBuilderExt as _;
 use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::pem::PemObject as _;
@@ -87,14 +88,38 @@ pub fn plain() -> Transport {
     in_process(legacy::Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>())
 }
 
+/// A transport to a server of the web: it trusts this CA alone, or those of the system.
+///
+/// # Errors
+/// When the CA is no PEM certificate, or the system has none.
+pub fn web(ca_pem: Option<&str>) -> Result<Transport, DialError> {
+    let config = client_config()?;
+    let config = match ca_pem {
+        Some(pem) => config.with_root_certificates(roots(pem)?),
+        None => config
+            .with_native_roots()
+            .map_err(|error| DialError::Authority(format!("none of this system's: {error}")))?,
+    };
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config.with_no_client_auth())
+        .https_or_http()
+        .enable_http1()
+        .build();
+    let client = legacy::Client::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(connector);
+    Ok(in_process(client))
+}
+
+fn client_config()
+-> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, DialError> {
+    let crypto = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(crypto)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| DialError::Certificate(error.to_string()))
+}
+
 /// A transport over TLS that trusts this CA alone.
 pub fn tls(ca_pem: &str, who: &Credential) -> Result<Transport, DialError> {
-    let config = rustls::ClientConfig::builder_with_provider(Arc::new(
-        rustls::crypto::ring::default_provider(),
-    ))
-    .with_safe_default_protocol_versions()
-    .map_err(|error| DialError::Certificate(error.to_string()))?
-    .with_root_certificates(roots(ca_pem)?);
+    let config = client_config()?.with_root_certificates(roots(ca_pem)?);
     let config = match who {
         Credential::Bearer(_) => config.with_no_client_auth(),
         Credential::Certificate { cert_pem, key_pem } => {

@@ -9,6 +9,7 @@ pub mod dial;
 pub mod kube;
 pub mod kubeconfig;
 pub mod kubelet;
+pub mod openstack;
 pub mod pki;
 pub mod schema;
 pub mod world;

@@ -2,25 +2,26 @@
 
 mod first;
 mod plane;
+mod sky;
 
 pub use plane::{Own, Plane};
+pub use sky::Foreign;
 
 use crate::client::{ApiError, Client};
 use crate::clock::{Clock, Pace};
 use crate::cloud::{self, Cloud};
 use crate::cluster::ccm;
-use crate::dial::{self, DialError};
+use crate::dial::DialError;
 use crate::kubeconfig::Access;
-use crate::kubelet;
+use crate::{kubelet, openstack};
 use jiff::Timestamp;
+use sky::Sky;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The URL of the cloud in process.
-const CLOUD_URL: &str = "http://cloud.lab";
 /// How long `stop` waits for the parts to end before it lets go of them.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
@@ -31,9 +32,11 @@ pub struct Config {
     /// An API server that is there already, as a user who may do everything, in place of the lab's own and of the
     /// controllers of its cluster; not in process.
     pub api: Option<Access>,
+    /// An OpenStack that is there already, in place of the lab's own; not in process.
+    pub openstack: Option<Foreign>,
     /// Where the lab's own API server listens; port 0 takes a free one.
     pub api_addr: SocketAddr,
-    /// Where the cloud listens; port 0 takes a free one.
+    /// Where the lab's own cloud listens; port 0 takes a free one.
     pub cloud_addr: SocketAddr,
     /// How many times faster than life machines and pods start.
     pub pace: Pace,
@@ -55,6 +58,7 @@ impl Config {
         Self {
             in_process: true,
             api: None,
+            openstack: None,
             api_addr: free,
             cloud_addr: free,
             pace: Pace::default(),
@@ -84,14 +88,21 @@ pub enum Error {
     /// The API server cannot be dialled with what was given.
     #[error("cannot use the API server's kubeconfig")]
     Dial(#[from] DialError),
+    /// The cloud that is there cannot be used.
+    #[error("cannot use the cloud")]
+    Cloud(#[from] openstack::Error),
+    /// Who is to read what servers boot from may not.
+    #[error(
+        "cannot list everybody's servers as an administrator, who is to read what they boot from"
+    )]
+    Admin(#[source] openstack::Error),
 }
 
 /// A running world. It ends when it is stopped or dropped.
 pub struct World {
     plane: Plane,
-    cloud: Cloud,
+    sky: Sky,
     clock: Clock,
-    cloud_url: String,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -120,51 +131,43 @@ impl World {
         };
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let listener = if in_process { None } else { Some(listen(config.cloud_addr).await?) };
-        let cloud_url =
-            listener.as_ref().map_or(CLOUD_URL.to_owned(), |(_, at)| format!("http://{at}"));
-        let mut demo = cloud::Config::demo(clock);
-        demo.seed = seed;
-        demo.pace = pace;
-        demo.base_url.clone_from(&cloud_url);
-        (config.cloud)(&mut demo);
-        let cloud = Cloud::new(demo);
-        if let Some((listener, _)) = listener {
-            let (server, end) = (cloud.clone(), stop.clone());
-            tasks.spawn(async move { report(server.serve(listener, end).await) });
-        }
-        let transport = if in_process { dial::in_process(cloud.router()) } else { dial::plain() };
-        let mut world = Self { plane, cloud, clock, cloud_url, stop, tasks };
-        world.run_parts(transport, pace, seed);
+        let sky = match config.openstack {
+            Some(foreign) => Sky::foreign(foreign).await?,
+            None => {
+                let address = (!in_process).then_some(config.cloud_addr);
+                let own = sky::Own { address, clock, pace, seed, change: config.cloud };
+                Sky::own(own, &stop, &mut tasks).await?
+            }
+        };
+        let mut world = Self { plane, sky, clock, stop, tasks };
+        world.run_parts(pace, seed);
         Ok(world)
     }
 
-    fn run_parts(&mut self, transport: dial::Transport, pace: Pace, seed: u64) {
+    fn run_parts(&mut self, pace: Pace, seed: u64) {
         let admin = self.plane.admin();
-        let access = ccm::Access {
-            transport,
-            auth_url: format!("{}/identity/v3", self.cloud_url),
-            user: "drover".to_owned(),
-            password: "password".to_owned(),
-            project: "drover".to_owned(),
-            region: "dbl".to_owned(),
-        };
-        let ccm_config = ccm::Config {
-            client: admin.clone().named("cloud-controller-manager"),
-            access,
-            pace,
-            regional: false,
-        };
-        self.tasks.spawn(ccm::run(ccm_config, self.stop.clone()));
+        let guests = self.sky.guests(&self.stop);
+        // A cluster with nodes of its own has its own.
+        if guests.is_some() || self.plane.embedded().is_some() {
+            let ccm_config = ccm::Config {
+                client: admin.clone().named("cloud-controller-manager"),
+                cloud: self.sky.account(),
+                // A real cloud is not looked at more often than in life.
+                pace: if self.cloud().is_some() { pace } else { Pace::default() },
+                regional: false,
+            };
+            self.tasks.spawn(ccm::run(ccm_config, self.stop.clone()));
+        }
+        let Some((power, console)) = guests else { return };
         let nodes = kubelet::Config {
-            cloud: self.cloud.clone(),
+            console,
             dialer: self.plane.dialer(),
             watcher: admin.named("kubelet"),
             clock: self.clock,
             pace,
             seed,
         };
-        self.tasks.spawn(kubelet::run(nodes, self.cloud.power(), self.stop.clone()));
+        self.tasks.spawn(kubelet::run(nodes, power, self.stop.clone()));
     }
 
     /// The API server.
@@ -173,10 +176,10 @@ impl World {
         &self.plane
     }
 
-    /// The cloud.
+    /// The lab's own cloud, if it is the one.
     #[must_use]
-    pub fn cloud(&self) -> &Cloud {
-        &self.cloud
+    pub fn cloud(&self) -> Option<&Cloud> {
+        self.sky.embedded()
     }
 
     /// The time of the world.
@@ -191,10 +194,10 @@ impl World {
         self.plane.url()
     }
 
-    /// The URL before the cloud's services.
+    /// The URL before the services of the lab's own cloud, or Keystone's of another.
     #[must_use]
     pub fn cloud_url(&self) -> &str {
-        &self.cloud_url
+        self.sky.url()
     }
 
     /// The certificate of the cluster's CA.
@@ -209,10 +212,10 @@ impl World {
         self.plane.admin()
     }
 
-    /// The cloud's credentials as OpenStack's clients read them.
+    /// The credentials of the lab's own cloud as OpenStack's clients read them.
     #[must_use]
-    pub fn clouds_yaml(&self) -> String {
-        self.cloud.clouds_yaml()
+    pub fn clouds_yaml(&self) -> Option<String> {
+        self.cloud().map(Cloud::clouds_yaml)
     }
 
     /// Ends every part and waits for it.

@@ -106,11 +106,20 @@ impl OpenStack {
     /// # Errors
     /// [`Error::Invalid`] when the named cloud is not there or is incomplete.
     pub fn from_environment(cloud: Option<&str>, local_storage: &[String]) -> Result<Self, Error> {
-        let default = clouds_yaml::from_environment(cloud, &|name| std::env::var(name).ok())?;
-        if let Some(credentials) = &default {
+        let default = Self::credentials_from_environment(cloud)?;
+        Ok(Self::new(Setup::new(default).local_storage(local_storage)))
+    }
+
+    /// The credentials of the default cloud of this process, as [`OpenStack::from_environment`] finds them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the named cloud is not there or is incomplete.
+    pub fn credentials_from_environment(cloud: Option<&str>) -> Result<Option<Credentials>, Error> {
+        let found = clouds_yaml::from_environment(cloud, &|name| std::env::var(name).ok())?;
+        if let Some(credentials) = &found {
             Account::read(credentials)?;
         }
-        Ok(Self::new(Setup::new(default).local_storage(local_storage)))
+        Ok(found)
     }
 
     /// The default cloud out of the text of a `clouds.yaml`.

@@ -8,10 +8,13 @@ use drover_controllers::manager::{Manager, Settings};
 use drover_controllers::metrics::Metrics;
 use drover_controllers::rbac;
 use drover_lab::clock::Pace;
-use drover_lab::cloud::Ledger;
+use drover_lab::cloud::{Cloud, Ledger};
+use drover_lab::dial;
 use drover_lab::kubeconfig::Access;
-use drover_lab::world::{Config, World};
-use drover_openstack::{OpenStack, Setup, transport};
+use drover_lab::openstack::project::Project;
+use drover_lab::world::{Config, Foreign, World};
+use drover_openstack::transport::{self, Transport};
+use drover_openstack::{OpenStack, Setup};
 use drover_plan::bootstrap::{Downloads, KubeletSettings};
 use drover_plan::machine::Cluster;
 use drover_provider::Clock;
@@ -49,6 +52,8 @@ pub struct Stage {
     /// Long enough for what is wrong to show, in the time of the world.
     pub a_while: Duration,
     manager: Door,
+    /// Of a cloud that is not the lab's own.
+    project: Option<Project>,
 }
 
 /// A manager at work.
@@ -61,7 +66,7 @@ pub struct Working {
 /// The wires of one manager.
 pub struct Wires {
     pub kubernetes: Wire<Door>,
-    pub openstack: Wire<axum::Router>,
+    pub openstack: Wire<Transport>,
 }
 
 impl Stage {
@@ -86,7 +91,39 @@ impl Stage {
         }
         until_served(&admin).await?;
         let manager = door::manager(world.plane(), &admin).await?;
-        Ok(Self { world, admin, chapter, a_while, manager })
+        Ok(Self { world, admin, chapter, a_while, manager, project: None })
+    }
+
+    /// A world in real time with an API server of the lab's, in this project of an OpenStack that is there.
+    ///
+    /// # Errors
+    /// When the world or the installation is refused.
+    pub async fn in_project(project: Project) -> anyhow::Result<Self> {
+        let (account, admin) = project.access();
+        let now = Timestamp::now();
+        let openstack = Some(Foreign { account, admin: Some(admin) });
+        let config = Config { openstack, pace: REAL_TIME_PACE, ..Config::loopback(now) };
+        Ok(Self { project: Some(project), ..Self::of(config).await? })
+    }
+
+    /// Ends the world, and the project that it was in: nothing is left there.
+    ///
+    /// # Errors
+    /// When something is left in the project, or what was not Drover's is not as it was.
+    pub async fn end(self) -> anyhow::Result<()> {
+        self.world.stop().await;
+        match self.project {
+            Some(project) => Ok(project.end().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// The simulated cloud, to which anything can happen.
+    ///
+    /// # Errors
+    /// When the cloud is a real one.
+    pub fn cloud(&self) -> anyhow::Result<&Cloud> {
+        self.world.cloud().context("nothing can be made to happen to a real cloud")
     }
 
     /// A world in real time over TLS, at this API server or, without one, at the lab's own.
@@ -127,7 +164,28 @@ impl Stage {
     pub fn wires(&self, life: &Arc<Life>) -> Wires {
         Wires {
             kubernetes: Wire::new(self.manager.clone(), life.clone()),
-            openstack: Wire::new(self.world.cloud().router(), life.clone()),
+            openstack: Wire::new(self.transport(), life.clone()),
+        }
+    }
+
+    fn transport(&self) -> Transport {
+        match self.world.cloud() {
+            Some(cloud) => transport::of(cloud.router()),
+            None => transport::of(dial::plain()),
+        }
+    }
+
+    fn clouds_yaml(&self) -> anyhow::Result<String> {
+        match &self.project {
+            Some(project) => Ok(project.clouds_yaml().to_owned()),
+            None => self.world.clouds_yaml().context("a stage has a cloud"),
+        }
+    }
+
+    async fn ledger(&self) -> anyhow::Result<Ledger> {
+        match &self.project {
+            Some(project) => Ok(project.ledger().await?),
+            None => Ok(self.cloud()?.ledger()),
         }
     }
 
@@ -150,7 +208,7 @@ impl Stage {
         change: impl FnOnce(&mut Settings),
     ) -> anyhow::Result<Working> {
         let clock = self.world.clock();
-        let credentials = OpenStack::credentials_of(&self.world.clouds_yaml(), "drover")?;
+        let credentials = OpenStack::credentials_of(&self.clouds_yaml()?, "drover")?;
         let setup = Setup::new(Some(credentials))
             .over(transport::of(wires.openstack))
             .clock(Clock::of(move || clock.now()))
@@ -199,6 +257,11 @@ impl Stage {
     pub async fn apply_example(&self, replicas: u32) -> anyhow::Result<()> {
         let mut example: MachineDeployment = serde_saphyr::from_str(EXAMPLE)?;
         example.spec.replicas = replicas;
+        if let Some(project) = &self.project {
+            let spec = &mut example.spec.template.spec.provider_spec.value;
+            let spec = spec.as_mut().context("the example describes a server")?;
+            spec["cloudProviderSpec"] = project.description();
+        }
         self.pools().create(&PostParams::default(), &example).await?;
         Ok(())
     }
@@ -255,7 +318,7 @@ impl Stage {
             nodes: self.nodes().list(&everything).await?.items,
             tokens: secrets.list(&tokens).await?.items.len(),
             available: pool.and_then(|pool| pool.status).map_or(0, |it| it.available_replicas),
-            cloud: self.world.cloud().ledger(),
+            cloud: self.ledger().await?,
         })
     }
 
@@ -314,7 +377,8 @@ impl Stage {
     async fn may_be_whole(&self, replicas: usize) -> anyhow::Result<bool> {
         let status = self.pools().get_opt("nodes").await?.and_then(|pool| pool.status);
         let available = status.map_or(0, |status| status.available_replicas as usize);
-        Ok(available == replicas && self.world.cloud().ledger().servers.len() == replicas)
+        let servers = self.world.cloud().map(|cloud| cloud.ledger().servers.len());
+        Ok(available == replicas && servers.is_none_or(|servers| servers == replicas))
     }
 }
 

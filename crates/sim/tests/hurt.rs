@@ -54,7 +54,7 @@ where
         let old = stage.whole(REPLICAS, &BTreeSet::new(), stage.chapter).await?.uids();
         stage.restart().await?;
         let has_begun =
-            async |stage: &Stage| Ok(stage.world.cloud().ledger().servers_made > REPLICAS as u64);
+            async |stage: &Stage| Ok(stage.cloud()?.ledger().servers_made > REPLICAS as u64);
         stage.until("new server", has_begun).await?;
         hurt(real).await?;
         let rolled = stage.whole(REPLICAS, &old, stage.chapter).await?;

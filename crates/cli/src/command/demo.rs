@@ -21,19 +21,18 @@ const CHAPTER_MAX: Duration = Duration::from_secs(600);
 /// How often the pool is looked at while a chapter runs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Tells the story with the example, in its own namespace.
+/// Tells the story with this pool, in its own namespace; `file` is where the user finds it.
 ///
 /// # Errors
 /// When a chapter does not end well in ten minutes, with what the pool looked like then.
-pub async fn tell(client: Client) -> anyhow::Result<()> {
-    let mut manifest: Value = serde_saphyr::from_str(EXAMPLE).context("reading the example")?;
+pub async fn tell(client: Client, mut manifest: Value, file: &str) -> anyhow::Result<()> {
     let server = client.apiserver_version().await.context("reading the API server's version")?;
     let story = Story::of(client, &manifest).await?;
 
     if let Some(why) = fit(&mut manifest, &server.git_version) {
         say(&format!("\n# {why}"))?;
     }
-    say("\n$ kubectl apply -f examples/metakube/machinedeployment.yaml")?;
+    say(&format!("\n$ kubectl apply -f {file}"))?;
     let apply = PatchParams::apply("kubectl").force();
     story.pools.patch(&story.name, &apply, &Patch::Apply(&manifest)).await?;
     story.whole("the pool is up", 2, &BTreeSet::new()).await?;
@@ -59,7 +58,10 @@ pub async fn tell(client: Client) -> anyhow::Result<()> {
     story.machines.delete(&name, &DeleteParams::default()).await?;
     story.whole("its replacement is there", 5, &victim.uid().into_iter().collect()).await?;
 
-    say("\nThe pool is healthy.")
+    say("\nThe pool is healthy.")?;
+    say("\n$ kubectl -n kube-system delete md nodes --cascade=foreground")?;
+    story.pools.delete(&story.name, &DeleteParams::foreground()).await?;
+    story.whole("nothing is left", 0, &BTreeSet::new()).await
 }
 
 struct Story {
@@ -145,10 +147,11 @@ impl Story {
     }
 
     async fn state(&self, old: &BTreeSet<String>) -> anyhow::Result<State> {
-        let pool = self.pools.get(&self.name).await?;
-        let status = serde_json::to_value(&pool.status)?;
+        let pool = self.pools.get_opt(&self.name).await?;
+        let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
+        let status = serde_json::to_value(pool.and_then(|pool| pool.status))?;
         let count = |field: &str| status[field].as_u64().unwrap_or(0);
-        let current = status["observedGeneration"].as_i64() == pool.metadata.generation;
+        let current = status["observedGeneration"].as_i64() == generation;
         let machines = self.machines().await?;
         let mut nodes = self.nodes.list(&ListParams::default()).await?.items;
         nodes.retain(|node| !self.others.contains(&node.name_any()));

@@ -3,12 +3,14 @@
 mod account;
 mod demo;
 pub mod dev;
+mod farewell;
 mod folder;
 mod install;
 pub mod lab;
 pub mod manager;
 pub mod manifests;
 mod narrate;
+mod os_cloud;
 
 /// Parses `--speed`: how many times faster than life.
 fn speed(text: &str) -> Result<f64, String> {

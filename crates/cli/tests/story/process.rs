@@ -96,17 +96,3 @@ pub fn assert_secret(path: &Path) {
         std::fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{}", path.display());
 }
-
-/// Whether kubectl is installed; one loud line when it is not.
-pub fn has_kubectl() -> bool {
-    let found = Command::new("kubectl")
-        .args(["version", "--client"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !found {
-        eprintln!("SKIPPED: kubectl is not installed, what goes through it was not tried");
-    }
-    found
-}

@@ -44,6 +44,10 @@ pub struct Guest {
     pub zone: String,
     /// The name of its flavor.
     pub flavor: String,
+    /// Processors.
+    pub vcpus: u64,
+    /// Memory in MiB.
+    pub ram: u64,
     /// The server's metadata.
     pub metadata: BTreeMap<String, String>,
 }

@@ -1,12 +1,9 @@
 //! The cloud controller manager: Nodes learn what their servers are, and go when their servers are gone.
 
-mod nova;
-
-pub use nova::Access;
-
 use crate::client::{ApiError, Client, Informer, PatchKind};
 use crate::clock::Pace;
-use nova::{Nova, Server};
+use crate::openstack::nova::{self, Server};
+use crate::openstack::{self, Error};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +28,7 @@ pub struct Config {
     /// Of the cluster; it reads and writes Nodes.
     pub client: Client,
     /// Of the cloud.
-    pub access: Access,
+    pub cloud: openstack::Client,
     /// The pace at which it looks at the cloud.
     pub pace: Pace,
     /// Whether provider ids name the region: `openstack://REGION/ID` rather than `openstack:///ID`.
@@ -40,22 +37,20 @@ pub struct Config {
 
 struct Manager {
     client: Client,
-    nova: Nova,
-    region: String,
+    cloud: openstack::Client,
     regional: bool,
 }
 
 /// Runs until it is stopped.
 pub async fn run(config: Config, stop: CancellationToken) {
-    let Config { client, access, pace, regional } = config;
+    let Config { client, cloud, pace, regional } = config;
     let nodes = Informer::start(&client, "/api/v1/nodes");
-    let region = access.region.clone();
-    let manager = Manager { client, nova: Nova::new(access), region, regional };
+    let manager = Manager { client, cloud, regional };
     stop.run_until_cancelled(manager.run(nodes, pace)).await;
 }
 
 impl Manager {
-    async fn run(mut self, mut nodes: Informer, pace: Pace) {
+    async fn run(self, mut nodes: Informer, pace: Pace) {
         nodes.ready().await;
         let mut resync = Instant::now();
         loop {
@@ -81,9 +76,13 @@ impl Manager {
     }
 
     /// Compares all Nodes with one list of the servers.
-    async fn compare(&mut self, nodes: &[std::sync::Arc<Value>]) {
-        let servers = match self.nova.servers().await {
-            Ok(servers) => servers,
+    async fn compare(&self, nodes: &[std::sync::Arc<Value>]) {
+        let looked = async {
+            let servers = nova::servers(&self.cloud).await?;
+            Ok::<_, Error>((servers, self.cloud.region().await?))
+        };
+        let (servers, region) = match looked.await {
+            Ok(both) => both,
             Err(error) => {
                 tracing::warn!("cloud controller manager: {error}");
                 return;
@@ -99,7 +98,7 @@ impl Manager {
                 None => by_name.get(name).copied(),
             };
             let done = match (server, id) {
-                (Some(server), _) => self.bring_up_to_date(node, name, server).await,
+                (Some(server), _) => self.bring_up_to_date(node, name, server, &region).await,
                 (None, Some(id)) => self.remove(node, name, id).await,
                 // A Node that never had a server is not ours to judge.
                 (None, None) => Ok(()),
@@ -115,6 +114,7 @@ impl Manager {
         node: &Value,
         name: &str,
         server: &Server,
+        region: &str,
     ) -> Result<(), ApiError> {
         // Addresses appear in Nova a moment after the ports; a Node without any is no use to anybody.
         if has_taint(node, UNINITIALIZED) && server.internal.is_empty() {
@@ -128,14 +128,14 @@ impl Manager {
             let path = format!("{path}/status");
             latest = Some(self.client.patch(&path, PatchKind::Merge, &status).await?);
         }
-        let change = self.wanted(latest.as_ref().unwrap_or(node), server);
+        let change = self.wanted(latest.as_ref().unwrap_or(node), server, region);
         if change.is_empty() {
             return Ok(());
         }
         match self.client.patch(&path, PatchKind::Merge, &change.into()).await {
             // Somebody else wrote between the list and now: once more with what is there.
             Err(error) if error.is_conflict() => {
-                let change = self.wanted(&self.client.get(&path).await?, server);
+                let change = self.wanted(&self.client.get(&path).await?, server, region);
                 self.client.patch(&path, PatchKind::Merge, &change.into()).await.map(|_| ())
             }
             answer => answer.map(|_| ()),
@@ -143,8 +143,7 @@ impl Manager {
     }
 
     /// The merge patch that makes the Node say what its server is; empty when it does.
-    fn wanted(&self, node: &Value, server: &Server) -> Map<String, Value> {
-        let region = self.region.as_str();
+    fn wanted(&self, node: &Value, server: &Server, region: &str) -> Map<String, Value> {
         let mut labels = Map::new();
         for (key, value) in [
             ("failure-domain.beta.kubernetes.io/region", region),
@@ -193,8 +192,8 @@ impl Manager {
     }
 
     /// Deletes the Node of a server that is really gone: the list may be a moment older than the Node.
-    async fn remove(&mut self, node: &Value, name: &str, id: &str) -> Result<(), ApiError> {
-        if !matches!(self.nova.exists(id).await, Ok(false)) {
+    async fn remove(&self, node: &Value, name: &str, id: &str) -> Result<(), ApiError> {
+        if !matches!(nova::exists(&self.cloud, id).await, Ok(false)) {
             return Ok(());
         }
         let options = json!({

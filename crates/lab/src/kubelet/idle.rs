@@ -107,7 +107,7 @@ impl Nodes {
             end.run_until_cancelled(approving).await;
         });
         let world = World {
-            console: Arc::new(|server, line| tracing::info!(server, "{line}")),
+            console: super::to_log(),
             dialer: Dialer::Tls,
             wire: Wire::start(&admin, &stop),
             clock,

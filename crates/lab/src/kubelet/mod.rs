@@ -7,6 +7,7 @@ pub mod idle;
 mod life;
 mod node;
 mod pods;
+pub mod power;
 mod wire;
 
 pub(crate) use node::seconds;
@@ -14,7 +15,7 @@ pub use pods::STOP_SECONDS;
 
 use crate::client::Client;
 use crate::clock::{Clock, Pace};
-use crate::cloud::{Cloud, Guest, Power};
+use crate::cloud::{Guest, Power};
 use crate::dial::Dialer;
 use agent::{Agent, Memory};
 use std::collections::BTreeMap;
@@ -47,8 +48,8 @@ pub struct Hardware {
 
 /// What all nodes share.
 pub struct Config {
-    /// Whose servers they are, and whose consoles they print on.
-    pub cloud: Cloud,
+    /// What they print on.
+    pub console: Console,
     /// How the servers of their kubeconfigs are reached.
     pub dialer: Dialer,
     /// Reads pods, nodes and certificate requests for all nodes at once.
@@ -62,7 +63,13 @@ pub struct Config {
 }
 
 /// Takes a server's id and the line that it prints.
-type Console = Arc<dyn Fn(&str, &str) + Send + Sync>;
+pub type Console = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// A console of whoever has none: the log.
+#[must_use]
+pub fn to_log() -> Console {
+    Arc::new(|server, line| tracing::info!(server, "{line}"))
+}
 
 /// What one node needs of the world.
 #[derive(Clone)]
@@ -82,9 +89,8 @@ struct Server {
 /// Boots servers as they are switched on and silences them as they are switched off, until it is stopped.
 pub async fn run(config: Config, mut power: UnboundedReceiver<Power>, stop: CancellationToken) {
     let wire = Wire::start(&config.watcher, &stop);
-    let cloud = config.cloud;
     let world = World {
-        console: Arc::new(move |server, line| cloud.console(server, line)),
+        console: config.console,
         dialer: config.dialer,
         wire,
         clock: config.clock,
@@ -138,25 +144,13 @@ async fn live(world: World, guest: Guest, memory: Arc<Mutex<Memory>>, mut dice: 
     let started =
         format!("Started kubelet.service: kubelet {} of node {}", join.version, join.node_name);
     (world.console)(&guest.server, &started);
-    let (cpus, memory_mib) = size(&guest.flavor);
     let hardware = Hardware {
         boot_id: format!("{:08x}-0000-4000-8000-{:012x}", dice.u32(..), dice.u64(..) >> 16),
-        cpus,
-        memory_mib,
+        cpus: guest.vcpus,
+        memory_mib: guest.ram,
         addresses: guest.fixed,
         network: false,
         server: guest.server,
     };
     Agent::new(world, join, hardware, memory, dice).run().await;
-}
-
-/// Processors and MiB of memory of a flavor, by the last part of its name: OpenStack's classic sizes.
-fn size(flavor: &str) -> (u64, u64) {
-    match flavor.rsplit(['.', '-']).next().unwrap_or_default() {
-        "tiny" => (1, 512),
-        "small" => (1, 2048),
-        "large" => (4, 8192),
-        "xlarge" => (8, 16_384),
-        _ => (2, 4096),
-    }
 }

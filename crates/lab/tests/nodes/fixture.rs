@@ -81,8 +81,11 @@ impl Lab {
             },
         });
         admin.create("/api/v1/namespaces/kube-system/secrets", &token).await.unwrap();
-        let cloud =
-            if in_process { dial::in_process(world.cloud().router()) } else { dial::plain() };
+        let cloud = if in_process {
+            dial::in_process(world.cloud().unwrap().router())
+        } else {
+            dial::plain()
+        };
         let mut lab = Self { world, admin, cloud, token: String::new(), began: Instant::now() };
         let login = json!({"auth": {
             "identity": {"methods": ["password"], "password": {"user": {

@@ -100,7 +100,7 @@ impl Bench {
         let of_namespace = format!("system:serviceaccounts:{}", rbac::NAMESPACE);
         let groups = ["system:serviceaccounts", of_namespace.as_str()];
         std::fs::write(folder.0.join("manager.kubeconfig"), plane.kubeconfig(&account, &groups))?;
-        std::fs::write(folder.0.join("clouds.yaml"), stage.world.clouds_yaml())?;
+        std::fs::write(folder.0.join("clouds.yaml"), stage.cloud()?.clouds_yaml())?;
         let binary = std::env::var_os("DROVER").context("DROVER names the binary to measure")?;
         let mut bench = Self {
             manager: None,
@@ -212,8 +212,7 @@ impl Bench {
     /// Killed in the middle of making machines.
     async fn die(&mut self, machines: u32) -> anyhow::Result<()> {
         let before = self.herd.seen().ever.len();
-        let made = || self.stage.world.cloud().ledger().count("compute POST /servers");
-        let servers = made();
+        let servers = self.stage.cloud()?.ledger().count("compute POST /servers");
         self.stage.scale(machines).await?;
         self.joined(machines / 4).await?;
         if let Some(manager) = self.manager.take() {
@@ -228,7 +227,7 @@ impl Bench {
         tokio::time::sleep(SETTLED).await;
         let ever = self.herd.seen().ever.len() - before;
         self.say(&format!("kill -9: machines ever made for {machines}"), ever);
-        let made = self.stage.world.cloud().ledger().count("compute POST /servers") - servers;
+        let made = self.stage.cloud()?.ledger().count("compute POST /servers") - servers;
         self.say(&format!("kill -9: servers ever made for {machines}"), made);
         self.stage.scale(0).await?;
         self.herd.until("deleting", |seen| seen.live.is_empty()).await?;
@@ -245,7 +244,7 @@ impl Bench {
 
     /// Nothing is left in the cloud of what was made.
     fn empty(&self) -> anyhow::Result<()> {
-        let ledger = self.stage.world.cloud().ledger();
+        let ledger = self.stage.cloud()?.ledger();
         anyhow::ensure!(ledger.is_empty(), "left in the cloud: {ledger:?}");
         Ok(())
     }

@@ -72,7 +72,7 @@ async fn a_server_deleted_in_openstack_ends_in_clean_up_and_one_replacement() ->
     let name = machines[0].name_any();
     let servers = stage.census().await?.cloud.servers;
     let server = servers.iter().find(|it| it.name == name).expect("its server");
-    assert!(stage.world.cloud().vanish(&server.id));
+    assert!(stage.cloud()?.vanish(&server.id));
     let old = machines[0].uid().into_iter().collect();
     let whole = stage.whole(2, &old, Duration::from_secs(1800)).await?;
     assert_eq!(whole.cloud.servers_made, 3, "one replacement");
@@ -185,7 +185,7 @@ async fn a_request_for_deletion_is_withdrawn_and_made_again() -> anyhow::Result<
 async fn a_forced_deletion_ends_although_the_cloud_is_stuck() -> anyhow::Result<()> {
     let (stage, manager, machines) = two_nodes().await?;
     let name = machines[0].name_any();
-    stage.world.cloud().add_fault(Fault::on("compute DELETE /servers/{id}", Effect::status(503)));
+    stage.cloud()?.add_fault(Fault::on("compute DELETE /servers/{id}", Effect::status(503)));
     stage.machines().delete(&name, &DeleteParams::default()).await?;
     reason(&stage, &name, "ServerDeleted", "CloudUnavailable").await?;
     tokio::time::sleep(Duration::from_secs(1800)).await;

@@ -87,7 +87,7 @@ async fn the_volume_of_a_silent_node_is_freed_when_its_server_is_off() -> anyhow
     let server = stage.census().await?.cloud.servers;
     let server = server.iter().find(|it| it.name == here).expect("its server").id.clone();
     let begun = Instant::now();
-    assert!(stage.world.cloud().crash(&server, false), "the server is there");
+    assert!(stage.cloud()?.crash(&server, false), "the server is there");
     until("its node is silent", async || {
         let node = stage.nodes().get(&here).await?;
         Ok((!drover_plan::node::is_ready(&node)).then_some(()))

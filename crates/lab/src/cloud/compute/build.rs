@@ -377,6 +377,8 @@ pub(in crate::cloud) fn guest(state: &State, id: &str) -> Option<Guest> {
         floating,
         zone: server.zone.clone(),
         flavor: server.flavor.name.clone(),
+        vcpus: server.flavor.vcpus,
+        ram: server.flavor.ram,
         metadata: server.metadata.clone(),
     })
 }
