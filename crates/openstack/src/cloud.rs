@@ -24,6 +24,9 @@ const SNAPSHOT_KEPT: Duration = Duration::from_secs(1);
 /// How long a floating IP that was picked is left alone: until every list shows what became of it.
 const PICK_KEPT: Duration = Duration::from_secs(10);
 
+/// How long a cloud's extensions are believed to stay what they are.
+const EXTENSIONS_KEPT: Duration = Duration::from_hours(1);
+
 /// All servers of a cluster at one moment.
 pub struct Snapshot {
     /// Before the cloud was asked.
@@ -61,6 +64,7 @@ pub struct Cloud {
     idle: Mutex<BTreeMap<String, Arc<Flight<Arc<Vec<FloatingIp>>>>>>,
     /// Which of them this process is about to use, since when.
     picked: Mutex<BTreeMap<String, Instant>>,
+    born_tagged: Flight<bool>,
 }
 
 impl Cloud {
@@ -73,6 +77,7 @@ impl Cloud {
             snapshots: Mutex::default(),
             idle: Mutex::default(),
             picked: Mutex::default(),
+            born_tagged: Flight::default(),
         }
     }
 
@@ -174,6 +179,18 @@ impl Cloud {
         let call = Call::new(Service::Network, Method::PUT, format!("/floatingips/{}", seen.id));
         let call = call.body(body).if_revision(seen.revision_number);
         self.session.create(call, "floatingip").await
+    }
+
+    /// Whether ports take their tags at create. Neutron: with an extension driver that few clouds have; without it
+    /// they are accepted and dropped.
+    pub async fn ports_are_born_tagged(&self) -> bool {
+        let path = "/extensions/tag-ports-during-bulk-creation";
+        let fetch = async {
+            let found = self.session.fetch::<Value>(Service::Network, path, "extension").await;
+            // A cloud that does not tell has its ports tagged after the create, which is right everywhere.
+            Ok(found.is_ok_and(|extension| extension.is_some()))
+        };
+        self.born_tagged.get(EXTENSIONS_KEPT, fetch).await.unwrap_or(false)
     }
 
     pub async fn delete_port(&self, id: &str) -> Result<(), Fault> {

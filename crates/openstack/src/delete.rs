@@ -44,8 +44,8 @@ impl Deletion<'_> {
         if let Some(waiting) = self.fence() {
             return Ok(waiting);
         }
-        if self.ports().await? {
-            // A look that finds nothing is what counts.
+        // While something may still come of a lost create, a look that finds nothing is what counts.
+        if self.ports().await? && self.may_come_late() {
             self.ports().await?;
         }
         // After the ports: without its port no floating IP of a lost create can come into being.
@@ -83,7 +83,7 @@ impl Deletion<'_> {
                 None => Ok(None),
             };
         }
-        let mut servers = self.cloud.servers_of(&self.marks).await?;
+        let mut servers = self.listed().await?;
         if let Some(id) = &self.recall.server {
             // Tags can be taken off a server; its id stays.
             if !servers.iter().any(|it| it.id == *id) {
@@ -101,6 +101,20 @@ impl Deletion<'_> {
         }
         self.deeds.deleted(&self.machine);
         Ok(Some(waiting(&waits_for)))
+    }
+
+    /// The machine's servers, out of the list that all share if it shows any: a hundred machines that go at once ask
+    /// once. That it shows none proves nothing.
+    async fn listed(&self) -> Result<Vec<Server>, Fault> {
+        let snapshot = self.cloud.snapshot(&self.marks).await?;
+        let posted_at = self.deeds.posted_at(&self.machine);
+        if posted_at.is_none_or(|posted| snapshot.began > posted) {
+            let shown: Vec<Server> = snapshot.of(&self.marks).cloned().collect();
+            if !shown.is_empty() {
+                return Ok(shown);
+            }
+        }
+        self.cloud.servers_of(&self.marks).await
     }
 
     async fn delete_server(&self, server: &Server) -> Result<(), Fault> {
@@ -125,6 +139,14 @@ impl Deletion<'_> {
             waits_for: "a create that may still be under way to show".into(),
             after: left,
         })
+    }
+
+    /// Whether a port may still come into being of which nobody was told: no longer when the fence of the last promise
+    /// has passed.
+    fn may_come_late(&self) -> bool {
+        let promised_at = self.recall.promised_at.max(self.deeds.sent_at(&self.machine));
+        let now = self.cloud.session.now();
+        promised_at.is_none_or(|at| !promise::fence_left(at, now).is_zero())
     }
 
     /// Whether there was anything to delete.

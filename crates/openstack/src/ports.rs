@@ -47,14 +47,17 @@ pub async fn ensure(
             Some(port) => port,
             None => {
                 deeds.touch(machine);
-                let body = body(creation, resolved, network, &name);
+                let mut body = body(creation, resolved, network, &name);
+                if cloud.ports_are_born_tagged().await {
+                    body["tags"] = json!(tags);
+                }
                 let call = Call::new(Service::Network, Method::POST, "/ports")
                     .body(json!({"port": body}))
                     .not_after(not_after);
                 cloud.session.create(call, "port").await?
             }
         };
-        // Most clouds drop the tags of a create, so they come after it.
+        // Most clouds take no tags at create, so they come after it.
         if !tags.iter().all(|tag| port.tags.contains(tag)) {
             cloud.tag("ports", &port.id, &tags).await?;
         }

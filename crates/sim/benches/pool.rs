@@ -113,12 +113,35 @@ impl<'a> Meter<'a> {
             let all: u32 = book.values().sum();
             let each = f64::from(all) / f64::from(machines);
             println!("  {title}: {all}, {each:.2} a machine");
-            for (name, count) in book {
-                println!("    {:7.2}  {name}", f64::from(count) / f64::from(machines));
+            for (name, count) in &book {
+                println!("    {:7.2}  {name}", f64::from(*count) / f64::from(machines));
+            }
+            if title == "cloud calls" {
+                by_service(&book, machines);
             }
         }
         self.reset();
     }
+}
+
+/// What each service was asked; the lists of all servers, which all machines share, apart.
+fn by_service(book: &BTreeMap<String, u32>, machines: u32) {
+    let (mut services, mut lists, mut logins) = (BTreeMap::new(), 0_u32, 0_u32);
+    for (name, count) in book {
+        match name.as_str() {
+            "GET compute servers/detail" => lists += count,
+            "POST identity auth/tokens" => logins += count,
+            _ => {
+                let service = name.split(' ').nth(1).unwrap_or_default();
+                *services.entry(service).or_insert(0_u32) += count;
+            }
+        }
+    }
+    let each = |(service, count): (&str, u32)| {
+        format!("{service} {:.2}", f64::from(count) / f64::from(machines))
+    };
+    let services: Vec<String> = services.into_iter().map(each).collect();
+    println!("  by service: {}; {lists} shared lists, {logins} logins in all", services.join(", "));
 }
 
 /// `PATCH machines/status` of a call's method and path, and whether it went to Kubernetes.

@@ -59,18 +59,18 @@ async fn creation(name: &str, order: fn(&Project, usize) -> Order, calls: usize)
 
 #[tokio::test]
 async fn at_some_calls_of_a_creation() {
-    creation("crash-create", plain, 14).await;
+    creation("crash-create", plain, 20).await;
 }
 
 #[tokio::test]
 async fn at_some_calls_of_a_creation_with_volumes() {
-    creation("crash-volumes", with_volumes, 20).await;
+    creation("crash-volumes", with_volumes, 26).await;
 }
 
 #[tokio::test]
 async fn at_some_calls_of_a_creation_and_then_it_is_deleted() {
     let Some(project) = Project::new("crash-undo").await else { return };
-    for (number, trick) in sample(14, 2).into_iter().enumerate() {
+    for (number, trick) in sample(20, 2).into_iter().enumerate() {
         let order = plain(&project, number);
         let wire = Wire::with(trick);
         let first = project.over(&wire);
@@ -91,7 +91,7 @@ async fn at_some_calls_of_a_creation_and_then_it_is_deleted() {
 #[tokio::test]
 async fn at_some_calls_of_a_deletion() {
     let Some(project) = Project::new("crash-delete").await else { return };
-    for (number, trick) in sample(8, 3).into_iter().enumerate() {
+    for (number, trick) in sample(10, 3).into_iter().enumerate() {
         let order = plain(&project, number);
         let mut memory = Memory::default();
         project::create(&project.provider(), &order, &mut memory).await.unwrap();
@@ -142,6 +142,16 @@ async fn the_answer_to_the_create_of_a_port_is_lost() {
 #[tokio::test]
 async fn the_answer_to_the_create_of_a_floating_ip_is_lost() {
     lost("lost-address", "/floatingips").await;
+}
+
+#[tokio::test]
+async fn the_answer_to_the_attaching_of_a_volume_is_lost() {
+    lost("lost-attachment", "/os-volume_attachments").await;
+}
+
+#[tokio::test]
+async fn the_answer_to_a_login_is_lost() {
+    lost("lost-login", "/auth/tokens").await;
 }
 
 #[tokio::test]

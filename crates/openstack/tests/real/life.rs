@@ -4,6 +4,7 @@ use crate::project::{self, Project};
 use crate::rest::id;
 use crate::wire::{Trick, Wire};
 use drover_provider::{Error, Memory, Provider as _, State, conformance::Subject};
+use jiff::SignedDuration;
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
@@ -45,8 +46,45 @@ async fn a_server_comes_and_goes_in_few_calls() {
     assert_eq!(provider.look(&order.claim).await.unwrap(), None);
     assert_eq!(wire.count(&["POST", "/auth/tokens"]), 1, "{:#?}", wire.calls());
     let changes = wire.calls().into_iter().filter(|call| !call.starts_with("GET")).count();
-    // Login, port and its tags, server, floating IP and its tags; then each of the three deleted.
-    assert_eq!(changes, 9, "{:#?}", wire.calls());
+    // Login, port and its tags, server, floating IP and its tags; then each of the three deleted. The first of a cluster
+    // makes the group that all its servers share, and the last takes it away.
+    assert_eq!(changes, 9 + 2, "{:#?}", wire.calls());
+    project.end().await;
+}
+
+/// Three calls make a server and three remove it; what else is asked, many machines share.
+#[tokio::test]
+async fn a_server_without_an_address_costs_three_calls_to_make_and_three_to_remove() {
+    let Some(project) = Project::new("cost").await else { return };
+    let wire = Arc::<Wire>::default();
+    let provider = project.over(&wire);
+    let shared = [
+        "/flavors",
+        "/networks",
+        "/subnets",
+        "/security-groups",
+        "/extensions",
+        "/images",
+        "/os-server-groups",
+    ];
+    let own = |from: usize| {
+        let calls = wire.calls().into_iter().skip(from);
+        let listed = |call: &String| {
+            call.contains("/servers/detail") || call.contains("/auth/") || call.ends_with("/v2.1/")
+        };
+        calls.filter(|call| !listed(call) && !shared.iter().any(|it| call.contains(it))).collect()
+    };
+    let order = project.order(1, json!({"floatingIpPool": null}));
+    let mut memory = Memory::default();
+    project::create(&provider, &order, &mut memory).await.unwrap();
+    let made: Vec<String> = own(0);
+    assert_eq!(made.len(), 3, "{made:#?}");
+    let before = wire.calls().len();
+    // As if the machine had lived for longer than a lost create can be under way.
+    let later = project.later(&wire, SignedDuration::from_mins(2));
+    project::delete(&later, &order.claim, &memory).await.unwrap();
+    let removed: Vec<String> = own(before);
+    assert_eq!(removed.len(), 3, "{removed:#?}");
     project.end().await;
 }
 

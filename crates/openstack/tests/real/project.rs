@@ -31,6 +31,8 @@ pub struct Project {
     network: String,
     subnet: String,
     router: String,
+    /// A port of somebody else that carries our cluster's tag and nothing more.
+    foreign: String,
     before: BTreeMap<&'static str, Value>,
 }
 
@@ -50,7 +52,7 @@ impl Project {
         let Ok(path) = std::env::var(VARIABLE) else {
             SKIPPED.call_once(|| {
                 let told =
-                    "NOT RUN: 26 tests on real OpenStack services; make test-openstack runs them";
+                    "NOT RUN: 30 tests on real OpenStack services; make test-openstack runs them";
                 writeln!(std::io::stderr(), "{told}").expect("stderr takes a line");
             });
             return None;
@@ -67,6 +69,10 @@ impl Project {
         let user = user(&admin, &name, &project, "member").await;
         let member = Rest::log_in(&auth_url, &name, PASSWORD, &name).await;
         let (network, subnet, router) = wire_up(&admin, &member).await;
+        let port = json!({"name": "somebody", "network_id": network});
+        let foreign = id(&member.post("network /ports", "port", port).await);
+        let tag = format!("network /ports/{foreign}/tags/drover.cluster.{CLUSTER}");
+        assert_eq!(member.call("PUT", &tag, None).await.status, 201);
         let before = BTreeMap::new();
         let mut project = Self {
             name,
@@ -78,6 +84,7 @@ impl Project {
             network,
             subnet,
             router,
+            foreign,
             before,
         };
         project.before = project.inventory().await;
@@ -228,7 +235,11 @@ impl Project {
         let path = format!("network /routers/{}/remove_router_interface", self.router);
         admin.call("PUT", &path, Some(gateway)).await;
         admin.delete(&format!("network /routers/{}", self.router)).await;
+        admin.delete(&format!("network /ports/{}", self.foreign)).await;
         admin.delete(&format!("network /networks/{}", self.network)).await;
+        for group in self.list("security_groups").await {
+            admin.delete(&format!("network /security-groups/{}", id(&group))).await;
+        }
         admin.delete(&format!("identity /users/{}", self.user)).await;
         admin.delete(&format!("identity /projects/{}", self.id)).await;
     }

@@ -33,9 +33,14 @@ async fn the_quota_of_servers() {
 }
 
 #[tokio::test]
+async fn the_quota_of_cores() {
+    quota("cores", 0, json!({})).await;
+}
+
+#[tokio::test]
 async fn the_quota_of_ports() {
-    // The router has one.
-    quota("port", 1, json!({})).await;
+    // The router has one, and so has somebody else.
+    quota("port", 2, json!({})).await;
 }
 
 #[tokio::test]
@@ -100,6 +105,19 @@ async fn names_that_lead_nowhere_or_to_two_things() {
     let twin = project.member.post("network /security-groups", "security_group", group).await;
     refused(&project, json!({}), "securityGroups").await;
     project.member.delete(&format!("network /security-groups/{}", id(&twin))).await;
+    let mut twins = Vec::new();
+    for _ in 0..2 {
+        let image = json!({"name": project.name, "disk_format": "raw", "container_format": "bare"});
+        let image = project.member.call("POST", "image /images", Some(image)).await;
+        let image = image.body["id"].as_str().unwrap().to_owned();
+        let path = format!("image /images/{image}/file");
+        project.member.upload(&path, "twin").await;
+        twins.push(image);
+    }
+    refused(&project, json!({"image": project.name}), "image: the cloud has 2 images named").await;
+    for image in twins {
+        project.member.delete(&format!("image /images/{image}")).await;
+    }
     let network = json!({"name": "nodes"});
     let twin = project.member.post("network /networks", "network", network).await;
     refused(&project, json!({"networks": [{"network": "nodes"}]}), "networks.network").await;

@@ -98,6 +98,16 @@ impl Rest {
         ask(&self.transport, request.body(Full::from(body)).unwrap()).await
     }
 
+    /// Fills an image, which is of no use before.
+    pub async fn upload(&self, to: &str, bytes: &'static str) {
+        let (service, path) = to.split_once(' ').expect("a service and a path");
+        let request = Request::put(format!("{}{path}", self.endpoints[service]))
+            .header("x-auth-token", &self.token)
+            .header("content-type", "application/octet-stream")
+            .body(Full::from(bytes));
+        assert_eq!(ask(&self.transport, request.unwrap()).await.status, 204, "{to}");
+    }
+
     pub async fn get(&self, to: &str, name: &str) -> Value {
         self.call("GET", to, None).await.ok(name)
     }
