@@ -169,7 +169,15 @@ fn drive(world: World) {
     assert_eq!(applied.trim(), "machinedeployment.cluster.k8s.io/nodes created");
     dev.whole(2, &[]);
     let wide = dev.ok_here(&["get", "md,ms,ma", "-o", "wide"]);
-    for column in ["AVAILABLE-REPLICAS", "KUBELET", "PROVIDERID", "1.30.3", "openstack:///"] {
+    for column in [
+        "AVAILABLE-REPLICAS",
+        "KUBELET",
+        "PROVIDERID",
+        "1.30.3",
+        "openstack:///",
+        "MESSAGE",
+        "the node is ready",
+    ] {
         assert!(wide.contains(column), "{column} is not in\n{wide}");
     }
     let unchanged = dev.ok(&["apply", "-f", example]);

@@ -41,6 +41,9 @@ pub struct Args {
     /// Where metrics are served, such as 127.0.0.1:8080; not at all by default
     #[arg(long, value_name = "ADDRESS")]
     metrics_address: Option<std::net::SocketAddr>,
+    /// Machines are servers and nothing more: no node is awaited, drained or deleted (Gardener: no target cluster)
+    #[arg(long)]
+    without_nodes: bool,
     #[command(flatten)]
     tuning: Tuning,
 }
@@ -86,12 +89,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         Some(id) => id,
         None => cluster_id(&client).await?,
     };
-    let nodes = node_settings(&client, args.node_api_server).await?;
+    let nodes = match args.without_nodes {
+        true => Cluster::default(),
+        false => node_settings(&client, args.node_api_server).await?,
+    };
     let local_storage = &args.tuning.local_storage_flavors;
     let provider = OpenStack::from_environment(args.os_cloud.as_deref(), local_storage)
         .context("reading the cloud's credentials (clouds.yaml or OS_* variables)")?;
     let mut settings = Settings::new(cluster_id, nodes);
     args.tuning.apply(&mut settings);
+    settings.machine.joins = !args.without_nodes;
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
     let identity = args.identity.filter(|name| !name.is_empty()).unwrap_or_else(one_of_a_kind);

@@ -144,6 +144,10 @@ async fn boot_with(
     if let Some(foreign) = foreign {
         return Ok(foreign);
     }
+    if !ctx.settings.machine.joins {
+        let way_out = "no node is awaited here; give user-data in the secretRef of a MachineClass";
+        return Err(Ok(refused(&CloudError::Invalid(way_out.to_owned()))));
+    }
     let name = format!("{}/{}", machine.namespace().unwrap_or_default(), machine.name_any());
     let uid = machine.uid().unwrap_or_default();
     let bearer = Bearer { machine_uid: &uid, machine: &name };

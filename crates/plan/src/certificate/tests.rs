@@ -222,6 +222,7 @@ fn a_client_request_has_one_form() {
     check(first(), add, usages);
 }
 
+/// MetaKube's scenario 20.
 #[test]
 fn a_serving_certificate_stays_within_the_machine() {
     let approved = "approve: serving certificate within the names and addresses of machine \"m1\"";

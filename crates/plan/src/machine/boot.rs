@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Taint;
 use std::net::IpAddr;
 
 /// What all machines of a cluster boot with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Cluster {
     /// As nodes reach it, such as `https://api.example:6443`.
     pub api_server_url: String,

@@ -22,8 +22,8 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(2);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// How long a refusal is believed that only a change can lift: what changed may be in the cloud.
 const CHANGE_UNSEEN: Duration = Duration::from_secs(600);
-/// The same for a deletion.
-const DELETE_AGAIN: Duration = Duration::from_secs(30);
+/// The same for a deletion, and for what is missing in the cluster.
+const MISSING_AGAIN: Duration = Duration::from_secs(30);
 
 pub struct Draft<'a> {
     pub seen: &'a Observed<'a>,
@@ -411,8 +411,9 @@ fn policy(seen: &Observed) -> DeletionPolicy {
 
 fn pause(refused: &Refused, heard: &Heard) -> Duration {
     match refused.retry {
-        // What a deletion lacks is often in a Secret, whose change nobody sees.
-        Retry::OnChange if heard.to == Question::Delete => DELETE_AGAIN,
+        // It is often in a Secret, whose change nobody sees.
+        Retry::OnChange if heard.to == Question::Delete => MISSING_AGAIN,
+        Retry::OnChange if refused.why == Reason::CredentialsMissing => MISSING_AGAIN,
         Retry::OnChange => CHANGE_UNSEEN,
         Retry::After(wait) => wait,
         Retry::Backoff => {

@@ -372,6 +372,7 @@ fn a_made_server_gets_its_id_and_is_awaited() {
     assert_eq!(plan.wake, Wake::After(Duration::from_secs(60)));
 }
 
+/// MetaKube's scenarios 14 and 34.
 #[test]
 fn a_node_is_matched_marked_and_ready_when_its_taints_are_gone() {
     let mut world = World::made();
@@ -474,6 +475,7 @@ fn refusals_are_shown_and_retried_in_their_own_time() {
     assert_eq!(steps(&world.pass()), ["create server {}"], "a changed order is tried at once");
 }
 
+/// Gardener's scenario 5 and MetaKube's 17.
 #[test]
 fn a_failed_server_or_a_missed_deadline_fails_the_machine() {
     let mut world = World::new();
@@ -544,6 +546,7 @@ fn a_server_gone_behind_our_back_costs_the_machine() {
     assert_eq!(steps(&world.pass()), ["delete machine: ServerGone"]);
 }
 
+/// Gardener's scenario 8.
 #[test]
 fn an_unhealthy_node_fails_its_machine_only_when_a_timeout_is_given() {
     let mut world = World::running();
@@ -554,6 +557,10 @@ fn an_unhealthy_node_fails_its_machine_only_when_a_timeout_is_given() {
     world.passes(1);
     assert_eq!(world.phase(), Some(Phase::Unknown));
     world.machine.spec.health_timeout = Some("10m".parse().unwrap());
+    world.machine.spec.disable_health_timeout = Some(true);
+    world.passes(1);
+    assert_eq!(world.phase(), Some(Phase::Unknown));
+    world.machine.spec.disable_health_timeout = None;
     let plan = world.pass();
     assert_eq!(world.phase(), Some(Phase::Failed));
     assert_eq!(plan.status.failure_message.as_deref(), Some("the node was not ready for 10m"));

@@ -65,6 +65,7 @@ fn missing_labels_come_and_those_of_others_stay() {
     assert!(!again, "a node that is in step is not written");
 }
 
+/// Gardener's scenario 13 and MetaKube's 16.
 #[test]
 fn own_labels_change_and_go_with_the_template_and_edited_ones_stay() {
     let first = machine(json!({"a": "1", "b": "2", "c": "3"}), json!([]));
@@ -77,6 +78,7 @@ fn own_labels_change_and_go_with_the_template_and_edited_ones_stay() {
     assert_eq!(next.labels()["c"], "edited", "what somebody changed is theirs");
 }
 
+/// Gardener's scenario 13 and MetaKube's 16.
 #[test]
 fn taints_follow_likewise() {
     let first = machine(json!({}), json!([taint("a", "1"), taint("b", "2")]));

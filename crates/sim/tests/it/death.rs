@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 /// The pool of these tests.
 const REPLICAS: u32 = 2;
 
+/// Gardener's scenario 2 and MetaKube's 13.
 #[tokio::test(start_paused = true)]
 async fn no_death_while_creating_makes_two_servers_or_loses_anything() -> anyhow::Result<()> {
     for at in 1.. {
@@ -37,7 +38,7 @@ async fn no_death_while_deleting_leaves_anything_behind() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A node with two volumes to move and pods without any is deleted.
+/// A node with two volumes to move and pods without any is deleted. Gardener's scenario 28.
 #[tokio::test(start_paused = true)]
 async fn no_death_while_draining_loses_a_volume_or_a_machine() -> anyhow::Result<()> {
     for at in 1.. {

@@ -65,6 +65,7 @@ async fn kubectl_delete_node_ends_in_clean_up_and_one_replacement() -> anyhow::R
     manager.end().await
 }
 
+/// MetaKube's scenario 32, in its own mode: the machine goes with its server.
 #[tokio::test(start_paused = true)]
 async fn a_server_deleted_in_openstack_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()>
 {

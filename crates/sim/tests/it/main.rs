@@ -5,6 +5,7 @@ mod deletion;
 mod drain;
 mod join;
 mod leader;
+mod life;
 mod manifests;
 mod oddities;
 mod storm;

@@ -48,6 +48,7 @@ fn a_deletion_drains_detaches_deletes_and_lets_go() {
     assert_eq!(patch["metadata"]["resourceVersion"], json!("7"));
 }
 
+/// Gardener's scenario 23 and MetaKube's 22.
 #[test]
 fn a_drain_that_waits_names_pod_and_budget_and_never_deletes_early() {
     let mut world = World::running();
@@ -133,8 +134,8 @@ fn nothing_is_evicted_where_it_would_not_help() {
     assert_eq!(plan.status.deletion_policy, Some(DeletionPolicy::Unsafe));
 }
 
-/// Gardener's fast path: a node is forced after it was silent for five minutes. What differs: its pods are
-/// ended only when the server is off, for they may run twice otherwise.
+/// Gardener's scenario 25 and MetaKube's 23, the fast path: a node is forced after it was silent for five minutes. What
+/// differs: its pods are ended only when the server is off, for they may run twice otherwise.
 #[test]
 fn a_silent_node_gets_five_minutes_and_its_volumes_are_freed_when_its_server_is_off() {
     let mut world = World::running();

@@ -77,7 +77,7 @@ fn cni(status: &str) -> Arc<Pod> {
     )
 }
 
-/// MetaKube's order of a birth: port, server, floating IP, boot, certificate, registered, addresses, critical
+/// Gardener's scenario 1, in MetaKube's order of a birth: port, server, floating IP, boot, certificate, registered, addresses, critical
 /// pods, ready.
 #[test]
 fn a_birth_says_at_every_step_what_it_waits_for() {

@@ -1,0 +1,163 @@
+//! Lives of machines that other systems knew and Drover has to match.
+
+use crate::manifests::{good, with};
+use crate::workload::{CHAPTER, gone, reason, until};
+use drover_api::{Machine, Phase};
+use drover_lab::cloud::{Effect, Fault};
+use drover_sim::faults::Life;
+use drover_sim::stage::{NAMESPACE, Stage, Working};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+async fn start() -> anyhow::Result<(Stage, Working)> {
+    let stage = Stage::start().await?;
+    let manager = stage.work(stage.wires(&Life::long()))?;
+    Ok((stage, manager))
+}
+
+/// A Secret as Gardener's classes refer to: credentials and user-data in one.
+fn class_secret(stage: &Stage) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "cloud", "namespace": NAMESPACE },
+        "stringData": {
+            "authURL": format!("{}/identity/v3", stage.world.cloud_url()),
+            "username": "drover", "password": "password", "domainName": "Default",
+            "tenantName": "drover", "userData": "#cloud-config\n{}\n",
+        },
+    })
+}
+
+async fn classed_machine(stage: &Stage, name: &str) -> anyhow::Result<()> {
+    let class = with(good("MachineClass", "small"), "/providerSpec/region", json!("dbl"));
+    let class = with(class, "/secretRef", json!({ "name": "cloud", "namespace": NAMESPACE }));
+    stage.create(&class).await?;
+    let from = json!({ "valueFrom": { "machineClass": { "name": "small" } } });
+    let machine = with(good("Machine", name), "/spec/providerSpec", from);
+    stage.create(&with(machine, "/spec/creationTimeout", json!("20m"))).await?;
+    Ok(())
+}
+
+/// MetaKube's scenario 11. What differs: Drover's own user-data needs no Secret; this is about the user-data
+/// of a MachineClass.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_before_the_user_data_is_there() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    classed_machine(&stage, "lone").await?;
+    let message = reason(&stage, "lone", "Ready", "CredentialsMissing").await?;
+    assert!(message.contains("Secret kube-system/cloud does not exist; create it"), "{message}");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let cloud = stage.census().await?.cloud;
+    assert!(cloud.is_empty() && cloud.servers_made == 0, "nothing was made");
+    stage.create(&class_secret(&stage)).await?;
+    let begun = tokio::time::Instant::now();
+    reason(&stage, "lone", "ServerReady", "ServerRunning").await?;
+    assert!(begun.elapsed() < Duration::from_secs(180), "{:?}", begun.elapsed());
+    stage.machines().delete("lone", &DeleteParams::default()).await?;
+    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    manager.end().await
+}
+
+/// Gardener's scenario 29: create ends Available with addresses; delete skips drain, node and token.
+#[tokio::test(start_paused = true)]
+async fn without_a_target_cluster_servers_come_and_go() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let life = Life::long();
+    let manager = stage.work_as(stage.wires(&life), "sim", |it| it.machine.joins = false)?;
+    stage.create(&class_secret(&stage)).await?;
+    classed_machine(&stage, "lone").await?;
+    until("lone is Available", async || {
+        let status = stage.machines().get("lone").await?.status.unwrap_or_default();
+        Ok((status.phase == Some(Phase::Available)).then_some(()))
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(1500)).await;
+    let machine = stage.machines().get("lone").await?;
+    let status = machine.status.clone().unwrap_or_default();
+    assert_eq!(status.phase, Some(Phase::Available), "there is no deadline for a Node");
+    assert!(!status.addresses.is_empty());
+    let rendered = good("Machine", "rendered");
+    stage.create(&rendered).await?;
+    let message = reason(&stage, "rendered", "Ready", "DescriptionRefused").await?;
+    assert!(message.contains("user-data"), "{message}");
+    for name in ["lone", "rendered"] {
+        stage.machines().delete(name, &DeleteParams::default()).await?;
+    }
+    gone(&stage, &machine).await?;
+    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    let log = life.log();
+    let other = |call: &&String| {
+        ["/nodes/", "/secrets", "/eviction", "/pods/"].iter().any(|part| call.contains(part))
+    };
+    assert_eq!(log.iter().find(other), None, "no node, no token and no drain");
+    manager.end().await
+}
+
+/// MetaKube's scenario 35.
+#[tokio::test(start_paused = true)]
+async fn a_pool_whose_image_was_removed_goes_away() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    stage.apply_example(2).await?;
+    stage.whole(2, &BTreeSet::new(), CHAPTER).await?;
+    manager.end().await?;
+    stage.world.cloud().add_fault(Fault::on("image", Effect::status(404)));
+    // One that has no image in its cache.
+    let manager = stage.work(stage.wires(&Life::long()))?;
+    stage.scale(3).await?;
+    until("a machine that finds no image", async || {
+        let machines = stage.census().await?.machines;
+        let lacks = |it: &&Machine| {
+            it.status.as_ref().is_some_and(|it| it.phase == Some(Phase::CrashLoopBackOff))
+        };
+        Ok(machines.iter().find(lacks).map(drop))
+    })
+    .await?;
+    stage.pools().delete("nodes", &DeleteParams::default()).await?;
+    let left = stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    assert!(left.cloud.is_empty(), "{left}");
+    manager.end().await
+}
+
+/// Gardener's scenario 4. What differs: the deadline is 2 h unless `creationTimeout` says otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_cannot_be_made_in_time_is_replaced() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    stage.world.cloud().add_fault(Fault::on("compute POST /servers", Effect::status(503)));
+    let pool = with(good("MachineDeployment", "nodes"), "/spec/replicas", json!(1));
+    stage.create(&with(pool, "/spec/template/spec/creationTimeout", json!("6m"))).await?;
+    let first =
+        until("the first machine", async || Ok(stage.census().await?.machines.into_iter().next()))
+            .await?;
+    let (name, born) = (first.name_any(), tokio::time::Instant::now());
+    tokio::time::sleep(Duration::from_secs(5 * 60)).await;
+    let status = stage.machines().get(&name).await?.status.unwrap_or_default();
+    assert_eq!(status.phase, Some(Phase::CrashLoopBackOff));
+    gone(&stage, &first).await?;
+    let took = born.elapsed();
+    assert!(took < Duration::from_secs(8 * 60), "it was replaced after {took:?}");
+    stage.world.cloud().set_faults(vec![]);
+    stage.whole(1, &first.uid().into_iter().collect(), CHAPTER).await?;
+    manager.end().await
+}
+
+/// Gardener's scenario 5 and MetaKube's 17: a machine that a set owns is replaced, one alone is kept.
+#[tokio::test(start_paused = true)]
+async fn a_lone_machine_that_never_joins_is_kept_and_says_so() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    stage.create(&class_secret(&stage)).await?;
+    // Its user-data makes no node.
+    classed_machine(&stage, "lone").await?;
+    let message = reason(&stage, "lone", "Ready", "JoinDeadlineExceeded").await?;
+    assert!(message.contains("did not become a node in time"), "{message}");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let machine = stage.machines().get("lone").await?;
+    assert_eq!(machine.status.and_then(|it| it.phase), Some(Phase::Failed));
+    assert_eq!(stage.census().await?.cloud.servers.len(), 1, "for somebody to look at");
+    assert_eq!(stage.census().await?.tokens, 0);
+    stage.machines().delete("lone", &DeleteParams::default()).await?;
+    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    manager.end().await
+}
