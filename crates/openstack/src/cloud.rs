@@ -53,6 +53,7 @@ pub struct Lead<'a> {
 }
 
 type Snapshots = BTreeMap<String, Arc<Flight<Arc<Snapshot>>>>;
+type Idle = BTreeMap<String, Arc<Flight<Arc<Vec<FloatingIp>>>>>;
 
 /// A session, its look-ups and its lists.
 pub struct Cloud {
@@ -61,7 +62,7 @@ pub struct Cloud {
     pub groups: SharedGroups,
     snapshots: Mutex<Snapshots>,
     /// Floating IPs that lead nowhere, by their pool.
-    idle: Mutex<BTreeMap<String, Arc<Flight<Arc<Vec<FloatingIp>>>>>>,
+    idle: Mutex<Idle>,
     /// Which of them this process is about to use, since when.
     picked: Mutex<BTreeMap<String, Instant>>,
     born_tagged: Flight<bool>,

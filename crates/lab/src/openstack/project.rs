@@ -208,6 +208,11 @@ impl Project {
         }
         member.delete(Service::Network, &format!("/ports/{}", self.port)).await?;
         topology.remove(admin).await?;
+        // Neutron keeps the groups of a project that is no more.
+        let groups = format!("/security-groups?project_id={}", self.id);
+        for group in admin.list(Service::Network, &groups, "security_groups").await? {
+            admin.delete(Service::Network, &format!("/security-groups/{}", id(&group))).await?;
+        }
         admin.delete(Service::Identity, &format!("/users/{}", self.user)).await?;
         admin.delete(Service::Identity, &format!("/projects/{}", self.id)).await
     }

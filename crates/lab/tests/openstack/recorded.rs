@@ -303,10 +303,11 @@ impl<'a> Run<'a> {
             if let Some(task) = task {
                 now = format!("{now}/{task}");
             }
+            let done = done || now == status || answer.status == 404;
             if seen.last() != Some(&now) {
                 seen.push(now);
             }
-            if done || answer.status == 404 {
+            if done {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

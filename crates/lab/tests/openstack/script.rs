@@ -2,7 +2,7 @@
 //!
 //! `METHOD SERVICE[@VERSION] PATH [Header=Value..] [BODY] [-> NAME]` is a call; a line that begins with two blanks goes on with the one
 //! before. `-> NAME` keeps the id of the thing in the answer (`-> NAME=field`: that field) as `$NAME`. `2x` before it sends it so
-//! often at once; answers are in order of status. `as NAME` says who calls from there on. `until SERVICE PATH STATUS` waits. Lines
+//! often at once; answers are in order of status. `as NAME` says who calls from there on. `until SERVICE PATH STATUS[/TASK]` waits. Lines
 //! that begin with `<` are what was answered, those with `~` the states that a wait saw. `#` and what follows is for people.
 
 use regex::{Captures, Regex};
