@@ -103,7 +103,7 @@ async fn a_pool_whose_image_was_removed_goes_away() -> anyhow::Result<()> {
     stage.apply_example(2).await?;
     stage.whole(2, &BTreeSet::new(), CHAPTER).await?;
     manager.end().await?;
-    stage.world.cloud().add_fault(Fault::on("image", Effect::status(404)));
+    stage.cloud()?.add_fault(Fault::on("image", Effect::status(404)));
     // One that has no image in its cache.
     let manager = stage.work(stage.wires(&Life::long()))?;
     stage.scale(3).await?;
@@ -125,7 +125,7 @@ async fn a_pool_whose_image_was_removed_goes_away() -> anyhow::Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_cannot_be_made_in_time_is_replaced() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
-    stage.world.cloud().add_fault(Fault::on("compute POST /servers", Effect::status(503)));
+    stage.cloud()?.add_fault(Fault::on("compute POST /servers", Effect::status(503)));
     let pool = with(good("MachineDeployment", "nodes"), "/spec/replicas", json!(1));
     stage.create(&with(pool, "/spec/template/spec/creationTimeout", json!("6m"))).await?;
     let first =
@@ -138,7 +138,7 @@ async fn a_machine_that_cannot_be_made_in_time_is_replaced() -> anyhow::Result<(
     gone(&stage, &first).await?;
     let took = born.elapsed();
     assert!(took < Duration::from_secs(8 * 60), "it was replaced after {took:?}");
-    stage.world.cloud().set_faults(vec![]);
+    stage.cloud()?.set_faults(vec![]);
     stage.whole(1, &first.uid().into_iter().collect(), CHAPTER).await?;
     manager.end().await
 }
