@@ -1,13 +1,13 @@
 //! Lives of machines that other systems knew and Drover has to match.
 
 use crate::manifests::{good, with};
-use crate::workload::{CHAPTER, gone, reason, until};
+use crate::workload::{CHAPTER, condition, gone, reason, until};
 use drover_api::{Machine, Phase};
 use drover_lab::cloud::{Effect, Fault};
 use drover_sim::faults::Life;
-use drover_sim::stage::{NAMESPACE, Stage, Working};
+use drover_sim::stage::{EXAMPLE, NAMESPACE, Stage, Working};
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -140,6 +140,48 @@ async fn a_machine_that_cannot_be_made_in_time_is_replaced() -> anyhow::Result<(
     assert!(took < Duration::from_secs(8 * 60), "it was replaced after {took:?}");
     stage.cloud()?.set_faults(vec![]);
     stage.whole(1, &first.uid().into_iter().collect(), CHAPTER).await?;
+    manager.end().await
+}
+
+/// Gardener's scenarios 8 and 10. What differs: nobody asks for a permit, a set replaces its Failed machines
+/// within its own budget, so pools never wait for each other.
+#[tokio::test(start_paused = true)]
+async fn silent_machines_of_two_pools_are_replaced_at_once() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    for name in ["nodes", "others"] {
+        let mut pool: Value = serde_saphyr::from_str(EXAMPLE)?;
+        pool["metadata"]["name"] = json!(name);
+        pool["spec"]["replicas"] = json!(1);
+        pool["spec"]["selector"]["matchLabels"]["group"] = json!(name);
+        pool["spec"]["template"]["metadata"]["labels"]["group"] = json!(name);
+        pool["spec"]["template"]["spec"]["healthTimeout"] = json!("10m");
+        stage.create(&pool).await?;
+    }
+    let up = async |old: &BTreeSet<String>| {
+        until("both pools are up", async || {
+            let census = stage.census().await?;
+            let new = census.uids().is_disjoint(old) && census.machines.len() == 2;
+            let ready = |it: &Machine| condition(it, "Ready").status.as_str() == "True";
+            Ok((new && census.machines.iter().all(ready)).then_some(census))
+        })
+        .await
+    };
+    let census = up(&BTreeSet::new()).await?;
+    let patch = Patch::Merge(json!({ "spec": { "disableHealthTimeout": true } }));
+    let spared = &census.machines[0].name_any();
+    stage.machines().patch(spared, &PatchParams::default(), &patch).await?;
+    for server in &census.cloud.servers {
+        assert!(stage.world.cloud().crash(&server.id, false));
+    }
+    let begun = tokio::time::Instant::now();
+    gone(&stage, &census.machines[1]).await?;
+    assert!(begun.elapsed() < Duration::from_secs(25 * 60), "{:?}", begun.elapsed());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let status = stage.machines().get(spared).await?.status.unwrap_or_default();
+    assert_eq!(status.phase, Some(Phase::Unknown), "disableHealthTimeout keeps it");
+    let patch = Patch::Merge(json!({ "spec": { "disableHealthTimeout": null } }));
+    stage.machines().patch(spared, &PatchParams::default(), &patch).await?;
+    up(&census.uids()).await?;
     manager.end().await
 }
 
