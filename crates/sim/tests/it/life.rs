@@ -171,7 +171,7 @@ async fn silent_machines_of_two_pools_are_replaced_at_once() -> anyhow::Result<(
     let spared = &census.machines[0].name_any();
     stage.machines().patch(spared, &PatchParams::default(), &patch).await?;
     for server in &census.cloud.servers {
-        assert!(stage.world.cloud().crash(&server.id, false));
+        assert!(stage.cloud()?.crash(&server.id, false));
     }
     let begun = tokio::time::Instant::now();
     gone(&stage, &census.machines[1]).await?;
