@@ -71,7 +71,7 @@ impl fmt::Debug for Guest {
 #[derive(Clone, Debug)]
 pub enum Power {
     /// It was switched on.
-    On(Guest),
+    On(Box<Guest>),
     /// It was switched off and is still there.
     Off {
         /// The server's id.

@@ -126,7 +126,7 @@ impl State {
         let (sender, receiver) = mpsc::unbounded_channel();
         for guest in self.running() {
             // The receiver is at hand: this cannot fail.
-            let _ = sender.send(Power::On(guest));
+            let _ = sender.send(Power::On(Box::new(guest)));
         }
         self.listeners.push(sender);
         receiver

@@ -112,7 +112,7 @@ pub async fn run(config: Config, mut power: UnboundedReceiver<Power>, stop: Canc
                 server.stop.cancel();
                 server.stop = stop.child_token();
                 let memory = Arc::clone(&server.memory);
-                let life = live(world.clone(), guest, memory, dice.fork());
+                let life = live(world.clone(), *guest, memory, dice.fork());
                 let stop = server.stop.clone();
                 tokio::spawn(async move { stop.run_until_cancelled(life).await });
             }

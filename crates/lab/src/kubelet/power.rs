@@ -62,7 +62,7 @@ impl Watch {
                 (None | Some(false), true) => {
                     if let Some(guest) = nova::guest(&self.admin, id).await? {
                         self.is_on.insert(id.clone(), true);
-                        self.say(Power::On(guest));
+                        self.say(Power::On(Box::new(guest)));
                     }
                 }
                 (Some(true), true) | (None | Some(false), false) => {}

@@ -234,7 +234,7 @@ pub(super) fn switch_on(state: &mut State, id: &str) {
         server.powered = true;
     }
     if let Some(guest) = guest(state, id) {
-        state.tell(&Power::On(guest));
+        state.tell(&Power::On(Box::new(guest)));
     }
 }
 
