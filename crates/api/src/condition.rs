@@ -80,6 +80,8 @@ pub enum ConditionType {
     Paused,
     /// MachineDeployment: the autoscaler's bounds in the annotations can be used.
     AutoscalerBounds,
+    /// MachineDeployment and MachineSet: new machines failed again and again, and the pool waits before it tries more.
+    CircuitOpen,
     /// MachineDeployment and MachineSet: nothing is made until too many machines are gone.
     Frozen,
 }
@@ -126,6 +128,7 @@ impl ConditionType {
             Self::ReplicaFailure => "ReplicaFailure",
             Self::Paused => "Paused",
             Self::AutoscalerBounds => "AutoscalerBounds",
+            Self::CircuitOpen => "CircuitOpen",
             Self::Frozen => "Frozen",
         }
     }

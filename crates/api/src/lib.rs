@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+mod circuit;
 mod class;
 mod cluster;
 mod condition;
@@ -19,6 +20,7 @@ mod selector;
 mod set;
 mod time;
 
+pub use circuit::CircuitStatus;
 pub use class::{ClassNodeTemplate, MachineClass, SecretReference};
 pub use cluster::{
     ApiEndpoint, CidrBlocks, Cluster, ClusterNetwork, ClusterProviderSpec, ClusterSpec,

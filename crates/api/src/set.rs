@@ -1,7 +1,8 @@
 //! MachineSet: so many machines of one template.
 
 use crate::{
-    ClassReference, Condition, FailedMachine, LastOperation, MachineTemplate, Selector, rules,
+    CircuitStatus, ClassReference, Condition, FailedMachine, LastOperation, MachineTemplate,
+    Selector, rules,
 };
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -117,6 +118,10 @@ pub struct MachineSetStatus {
     /// The machines that failed, the first few by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_machines: Vec<FailedMachine>,
+    /// How attempts to get new machines fail, while they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = crate::schema::own_words)]
+    pub circuit: Option<CircuitStatus>,
     /// How many Failed machines are preserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preserved_failed_replicas: Option<u32>,

@@ -1,6 +1,6 @@
 //! The kinds the controllers watch, by what each is looked up, and what of it is kept.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Key};
 use drover_api::{Machine, MachineClass, MachineDeployment, MachineSet, labels};
 use drover_plan::certificate::{self, Asker};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -115,6 +115,14 @@ impl Caches {
         machines.extend(self.machines.by(MACHINES_BY_OWNER, &orphans(set)));
         machines.sort_by_key(|machine| machine.name_any());
         machines
+    }
+
+    /// The set that controls a machine.
+    pub fn set_of(&self, machine: &Machine) -> Option<Arc<MachineSet>> {
+        let mut owners = machine.owner_references().iter();
+        let owner = owners.find(|it| it.controller == Some(true) && it.kind == "MachineSet")?;
+        let key = Key::new(machine.namespace().unwrap_or_default(), owner.name.clone());
+        self.sets.get(&key).filter(|set| set.metadata.uid.as_ref() == Some(&owner.uid))
     }
 
     pub fn machine_by_uid(&self, uid: &str) -> Option<Arc<Machine>> {

@@ -78,6 +78,7 @@ async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
         Err(error) if machine.metadata.deletion_timestamp.is_some() => Err(chain(&error)),
         Err(source) => return Err(Error::Describe { machine: machine.name_any(), source }),
     };
+    let set = ctx.caches.set_of(machine);
     let plan = {
         let seen = Seen::gather(machine, &described, ctx);
         plan::plan(&Observed {
@@ -92,6 +93,7 @@ async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
             heard: mind.heard.as_ref(),
             certificate: mind.certificate.as_ref(),
             refused: &mind.refused,
+            circuit: set.as_ref().and_then(|set| set.status.as_ref()?.circuit.as_ref()),
             trouble: ctx.troubles.machines.of(&Key::of(machine)).as_deref(),
             settings: &ctx.settings.machine,
             now: ctx.clock.now(),

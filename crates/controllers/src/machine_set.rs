@@ -6,6 +6,7 @@ use crate::events::Tone;
 use crate::queue::Outcome;
 use crate::write::{Error, Writer};
 use drover_api::{Machine, MachineSet, MachineSetStatus};
+use drover_plan::machine::Event;
 use drover_plan::machine_set::{Observed, Plan, Step, plan};
 use drover_plan::reason::Reason;
 use futures::{StreamExt, stream};
@@ -44,8 +45,14 @@ pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
 /// The status goes first and carries the version the plan was drawn from, so a plan drawn from a
 /// stale page is refused before anything is made.
 async fn act(set: &MachineSet, plan: Plan, ctx: &Context) -> Result<Outcome, Error> {
-    let Plan { status, steps, wake } = plan;
+    let Plan { status, steps, events, wake } = plan;
     record(set, status, ctx).await?;
+    for Event { why, note, is_warning } in events {
+        ctx.metrics.step(why.as_str());
+        let tone = if is_warning { Tone::Warning } else { Tone::Normal };
+        ctx.tell(set, tone, why.as_str(), "Scale", &note);
+        ctx.tell_owner(set, tone, why.as_str(), &format!("set {}: {note}", set.name_any()));
+    }
     let mut failed = None;
     let mut done = BTreeMap::<(&str, Reason), Vec<String>>::new();
     let mut answers =

@@ -3,7 +3,7 @@
 use crate::cache::{Change, Key};
 use crate::caches::Caches;
 use crate::queue::{Queue, Urgency};
-use drover_api::{DrainStatus, Machine, MachineAddress, MachineSet};
+use drover_api::{CircuitStatus, DrainStatus, Machine, MachineAddress, MachineSet};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
@@ -45,8 +45,15 @@ fn own_changes(caches: &Caches, queues: &Queues) {
             to.deployments.add_afresh(Key::of(deployment.as_ref()), Urgency::Begun);
         });
     });
-    let to = queues.clone();
+    let (to, of) = (queues.clone(), caches.clone());
     caches.sets.listen(move |change| {
+        if let Change::Put { old: Some(old), new } = change
+            && circuit(old) != circuit(new)
+        {
+            for machine in of.machines_of(new) {
+                to.machines.add(Key::of(machine.as_ref()), urgency(&machine));
+            }
+        }
         each(change, |set| {
             to.sets.add(Key::of(set.as_ref()), Urgency::Begun);
             if let Some(owner) = controller_key(set.as_ref(), "MachineDeployment") {
@@ -155,6 +162,11 @@ fn controller_key<K: Resource>(object: &K, kind: &str) -> Option<Key> {
     let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
     (owner.kind == kind)
         .then(|| Key::new(object.namespace().unwrap_or_default(), owner.name.clone()))
+}
+
+/// What machines read of their set.
+fn circuit(set: &MachineSet) -> Option<&CircuitStatus> {
+    set.status.as_ref()?.circuit.as_ref()
 }
 
 /// A machine with a server, or on its way out, comes before one that was never touched.

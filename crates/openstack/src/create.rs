@@ -99,8 +99,15 @@ impl Creation<'_> {
         }
         let left = promise::fence_left(promised_at, now);
         if !left.is_zero() {
-            let waits_for = "a create that may still be under way to show".to_owned();
-            return Ok(self.waiting(waits_for, left.min(FENCE_POLL)));
+            let after = left.min(FENCE_POLL);
+            return match self.deeds.failure(&self.machine) {
+                // Nothing came of it so far: the failure stands.
+                Some(Error::Unavailable { message, .. }) => {
+                    Err(Error::Unavailable { message, retry_after: Some(after) })
+                }
+                Some(failure) => Err(failure),
+                None => Ok(self.waiting("a create that may still be under way to show", after)),
+            };
         }
         let found = self.cloud.servers_of(&self.marks).await?;
         match sole(found.iter(), &self.marks)? {
@@ -165,6 +172,8 @@ impl Creation<'_> {
             Err(fault) => {
                 if fault.surely_nothing_done() {
                     self.deeds.refused(&self.machine);
+                } else {
+                    self.deeds.failed(&self.machine, fault.clone().into());
                 }
                 if resolved.server_group.is_none() && self.loses_group(&fault) {
                     return Ok(self.promise(false));

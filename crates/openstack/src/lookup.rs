@@ -90,8 +90,10 @@ pub struct Resolved {
 #[derive(Clone, Debug)]
 pub struct ResolvedNetwork {
     pub id: String,
-    pub subnet: Option<String>,
+    pub subnets: Vec<String>,
     pub fixed_ip: Option<IpAddr>,
+    /// Whether the allowed address pairs go onto its port.
+    pub pods: bool,
 }
 
 /// The most of several ids that a note holds, in characters: a memory is to stay small.
@@ -101,9 +103,10 @@ impl Resolved {
     /// What was resolved, for people and for whoever goes on after a restart.
     #[must_use]
     pub fn notes(&self) -> BTreeMap<String, String> {
-        let networks = self.networks.iter().map(|it| match &it.subnet {
-            Some(subnet) => format!("{}/{subnet}", it.id),
-            None => it.id.clone(),
+        let networks = self.networks.iter().map(|it| {
+            let parts: Vec<&str> =
+                [&it.id].into_iter().chain(&it.subnets).map(String::as_str).collect();
+            parts.join("/")
         });
         let notes = [
             ("image", Some(self.image.clone())),
@@ -220,28 +223,24 @@ impl Lookups {
         session: &Session,
         wanted: &NetworkParameters,
     ) -> Result<ResolvedNetwork, Fault> {
-        let fixed_ip = wanted.fixed_ip;
-        let subnets = match &wanted.subnet {
-            None => Vec::new(),
-            Some(subnet) => self.candidates(session, Kind::Subnet, subnet).await?,
-        };
-        let id = match (wanted.network.as_str(), &wanted.subnet) {
+        let NetworkParameters { fixed_ip, pods, .. } = *wanted;
+        let pods = pods.unwrap_or(true);
+        let names: Vec<&String> = wanted.subnet.iter().chain(&wanted.more_subnets).collect();
+        let id = match (wanted.network.as_str(), names.first()) {
             ("", Some(subnet)) => {
-                let found = only(Kind::Subnet, "networks.subnet", subnet, subnets)?;
-                let (id, subnet) = (found.network_id, Some(found.id));
-                return Ok(ResolvedNetwork { id, subnet, fixed_ip });
+                let found = self.one(session, Kind::Subnet, "networks.subnet", subnet).await?;
+                found.network_id
             }
             ("", None) => self.only_network(session).await?,
             (name, _) => self.one(session, Kind::Network, "networks.network", name).await?.id,
         };
-        let subnet = match &wanted.subnet {
-            None => None,
-            Some(subnet) => {
-                let on_it = subnets.into_iter().filter(|it| it.network_id == id).collect();
-                Some(only(Kind::Subnet, "networks.subnet", subnet, on_it)?.id)
-            }
-        };
-        Ok(ResolvedNetwork { id, subnet, fixed_ip })
+        let mut subnets = Vec::new();
+        for name in names {
+            let found = self.candidates(session, Kind::Subnet, name).await?;
+            let on_it = found.into_iter().filter(|it| it.network_id == id).collect();
+            subnets.push(only(Kind::Subnet, "networks.subnet", name, on_it)?.id);
+        }
+        Ok(ResolvedNetwork { id, subnets, fixed_ip, pods })
     }
 
     /// MetaKube: a project with one network needs not name it.
@@ -385,13 +384,14 @@ mod tests {
 
     #[test]
     fn notes_tell_what_was_resolved_and_stay_small() {
-        let network = |id: &str| ResolvedNetwork { id: id.into(), subnet: None, fixed_ip: None };
+        let network =
+            |id: &str| ResolvedNetwork { id: id.into(), subnet: None, fixed_ip: None, pods: true };
         let id = "2969ae04-a429-4c1b-83e3-2f76fc3a342a";
         let resolved = Resolved {
             image: "i".into(),
             flavor: "f".into(),
             networks: vec![
-                ResolvedNetwork { subnet: Some("s".into()), ..network("n") },
+                ResolvedNetwork { subnets: vec!["s".into()], ..network("n") },
                 network("m"),
             ],
             security_groups: vec![id.into(); 9],

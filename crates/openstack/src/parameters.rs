@@ -68,8 +68,14 @@ pub struct NetworkParameters {
     pub network: String,
     #[serde(default)]
     pub subnet: Option<String>,
+    /// More subnets of the same network: the port has an address in each.
+    #[serde(default)]
+    pub more_subnets: Vec<String>,
     #[serde(default)]
     pub fixed_ip: Option<IpAddr>,
+    /// `false` keeps the allowed address pairs off this port.
+    #[serde(default)]
+    pub pods: Option<bool>,
 }
 
 /// The volume to boot from.

@@ -88,15 +88,15 @@ fn body(
         "name": name,
         "description": creation.marks.description,
     });
-    let mut fixed = json!({});
-    if let Some(subnet) = &network.subnet {
-        fixed["subnet_id"] = subnet.as_str().into();
-    }
+    let mut fixed: Vec<Value> = network.subnets.iter().map(|it| json!({"subnet_id": it})).collect();
     if let Some(address) = &network.fixed_ip {
-        fixed["ip_address"] = address.to_string().into();
+        if fixed.is_empty() {
+            fixed.push(json!({}));
+        }
+        fixed[0]["ip_address"] = address.to_string().into();
     }
-    if fixed.as_object().is_some_and(|it| !it.is_empty()) {
-        port["fixed_ips"] = json!([fixed]);
+    if !fixed.is_empty() {
+        port["fixed_ips"] = json!(fixed);
     }
     if parameters.port_security == Some(false) {
         port["port_security_enabled"] = false.into();
@@ -105,7 +105,7 @@ fn body(
         // Without any the port is in the project's default group.
         port["security_groups"] = json!(resolved.security_groups);
     }
-    if !parameters.allowed_address_pairs.is_empty() {
+    if network.pods && !parameters.allowed_address_pairs.is_empty() {
         let pairs = parameters.allowed_address_pairs.iter();
         port["allowed_address_pairs"] = pairs.map(|it| json!({"ip_address": it})).collect();
     }

@@ -6,6 +6,7 @@
 //! that it knows nothing of waits until the window and the longest life of a request are over, looks,
 //! and then makes a promise of its own.
 
+use drover_provider::Error;
 use jiff::{SignedDuration, Timestamp};
 use std::{
     collections::BTreeMap,
@@ -24,6 +25,8 @@ pub const FENCE: SignedDuration = SignedDuration::from_secs(60);
 struct Deed {
     promised_at: Option<Timestamp>,
     kept: Kept,
+    /// Why the create that was sent has no good answer.
+    failure: Option<Error>,
     /// Ports in the order of the networks, when all are there.
     ports: Option<Vec<String>>,
     /// Volumes by slot, when all are there.
@@ -90,6 +93,7 @@ impl Deeds {
             }
             deed.promised_at = Some(now);
             deed.kept = Kept::Open;
+            deed.failure = None;
             deed.posted = None;
         });
     }
@@ -148,6 +152,16 @@ impl Deeds {
             deed.ports = None;
             deed.volumes = None;
         });
+    }
+
+    /// The create went wrong, and may have been done all the same.
+    pub fn failed(&self, machine: &str, failure: Error) {
+        self.with(machine, |deed| deed.failure = Some(failure));
+    }
+
+    /// What the create of the present promise failed with.
+    pub fn failure(&self, machine: &str) -> Option<Error> {
+        self.lock().get(machine).and_then(|deed| deed.failure.clone())
     }
 
     /// The promise under which this process last sent a create that was not refused.

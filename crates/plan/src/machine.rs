@@ -2,6 +2,7 @@
 
 mod birth;
 mod boot;
+mod circuit;
 mod create;
 mod delete;
 mod draft;
@@ -9,6 +10,7 @@ mod evacuate;
 mod join;
 mod mirantis;
 mod phrase;
+pub mod placeholder;
 mod report;
 mod request;
 #[cfg(test)]
@@ -21,7 +23,9 @@ use crate::Wake;
 use crate::drain::{Departure, PodKey, Refusal as EvictionRefusal};
 use crate::reason::Reason;
 use draft::Draft;
-use drover_api::{DeletionPolicy, Machine, MachineStatus, ServerDescription, labels};
+use drover_api::{
+    CircuitStatus, DeletionPolicy, Machine, MachineStatus, ServerDescription, labels,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -104,6 +108,8 @@ pub struct Observed<'a> {
     pub certificate: Option<&'a Certificate>,
     /// The last refusals to evict one of these pods. A cache, too.
     pub refused: &'a BTreeMap<PodKey, EvictionRefusal>,
+    /// Whether the machines of its set may ask for servers.
+    pub circuit: Option<&'a CircuitStatus>,
     /// Why the last write for this machine was refused.
     pub trouble: Option<&'a str>,
     pub settings: &'a Settings,

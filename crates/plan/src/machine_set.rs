@@ -1,12 +1,16 @@
 //! Which machines a set gains and loses, and what its status says.
 
 mod choice;
+mod circuit;
 mod status;
 #[cfg(test)]
 mod tests;
 
+pub use circuit::Settings as CircuitSettings;
+
 use crate::Wake;
 use crate::in_place;
+use crate::machine::Event;
 use crate::reason::Reason;
 use choice::View;
 use drover_api::{Machine, MachineSet, MachineSetSpec, MachineSetStatus, labels};
@@ -34,6 +38,8 @@ pub struct Settings {
     /// Most such machines that are replaced within that time, in percent of the replicas; three
     /// always are.
     pub failed_percent_max: usize,
+    /// When the set stops trying for a while.
+    pub circuit: CircuitSettings,
 }
 
 impl Default for Settings {
@@ -43,6 +49,7 @@ impl Default for Settings {
             delete_burst_max: 500,
             failed_age_min: Duration::from_secs(60),
             failed_percent_max: 10,
+            circuit: CircuitSettings::default(),
         }
     }
 }
@@ -70,7 +77,15 @@ pub struct Observed<'a> {
 pub struct Plan {
     pub status: MachineSetStatus,
     pub steps: Vec<Step>,
+    /// To be told once the status is written.
+    pub events: Vec<Event>,
     pub wake: Wake,
+}
+
+impl Plan {
+    fn idle(status: MachineSetStatus) -> Self {
+        Self { status, steps: Vec::new(), events: Vec::new(), wake: Wake::OnChange }
+    }
 }
 
 /// One write. Each may be repeated: a Machine that exists already or is gone already is a success.
@@ -104,18 +119,21 @@ pub fn plan(seen: &Observed) -> Plan {
     let past = seen.set.status.clone().unwrap_or_default();
     if seen.set.metadata.deletion_timestamp.is_some() {
         // The garbage collector deletes the machines and then the set.
-        return Plan { status: past, steps: Vec::new(), wake: Wake::OnChange };
+        return Plan::idle(past);
     }
     let spec = &seen.set.spec;
     if !spec.selector.matches(&spec.template.metadata.labels) {
         // Should the schema's rule ever be passed by, such a set would make machines without end.
-        return Plan { status: status::misfit(seen), steps: Vec::new(), wake: Wake::OnChange };
+        return Plan::idle(status::misfit(seen));
     }
     let claim = Claim::sort(seen);
     let mut staying: Vec<View> = claim.staying.iter().map(|m| View::of(m, seen)).collect();
     staying.sort_by(|a, b| a.rank.cmp(&b.rank));
 
-    let losses = choice::losses(&staying, seen);
+    let mut circuit = circuit::judge(&staying, seen);
+    let losses = choice::losses(&staying, circuit.replacements, seen);
+    let replaced = losses.deletes.iter().filter(|(_, why)| *why == Reason::MachineFailed);
+    circuit.replaced(replaced.map(|(view, _)| *view), seen);
     // A machine that goes now has its replacement when it was seen to go: not both of them count.
     let have = staying.len();
 
@@ -140,9 +158,10 @@ pub fn plan(seen: &Observed) -> Plan {
         why: *why,
     });
     let steps: Vec<Step> = claim.patches.into_iter().chain(creates).chain(deletes).collect();
-    let wake = wake(&staying, &losses, seen);
-    let status = status::status(seen, &staying, status::Names { minted, promised });
-    Plan { status, steps, wake }
+    let wake = wake(&staying, losses.next.into_iter().chain(circuit.next), seen);
+    let events = std::mem::take(&mut circuit.events);
+    let status = status::status(seen, &staying, status::Names { minted, promised }, circuit);
+    Plan { status, steps, events, wake }
 }
 
 /// Which machines count, and who is to be told so.
@@ -274,8 +293,8 @@ fn newborn(set: &MachineSet, name: &str) -> Machine {
     machine
 }
 
-fn wake(staying: &[View], losses: &choice::Losses, seen: &Observed) -> Wake {
+fn wake(staying: &[View], others: impl Iterator<Item = Timestamp>, seen: &Observed) -> Wake {
     let available = staying.iter().filter_map(|view| view.available_at);
-    let next = available.chain(losses.next).filter(|at| *at > seen.now).min();
+    let next = available.chain(others).filter(|at| *at > seen.now).min();
     Wake::at(next, seen.now)
 }

@@ -48,7 +48,11 @@ reasons! {
     ReplicaFailure => "machines cannot be made or deleted",
     SelectorMismatch => "the selector does not match the template's labels",
 
+    CircuitOpened => "new machines failed again and again; the pool waits before it tries more",
+    CircuitClosed => "the pool makes new machines again",
+
     // Machine: making the server
+    CircuitOpen => "the pool asks the cloud for no new server now",
     DescriptionUnderstood => "the description of the server can be used",
     DescriptionInvalid => "the description of the server cannot be used",
     ServerOrdered => "the server is being made",

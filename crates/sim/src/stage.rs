@@ -227,7 +227,9 @@ impl Stage {
         Ok(Working { stop, task, metrics })
     }
 
-    fn cluster(&self) -> Cluster {
+    /// What the machines of this world boot with.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster {
         Cluster {
             api_server_url: self.world.api_url().to_owned(),
             ca_pem: self.world.ca_pem().to_owned(),

@@ -8,8 +8,6 @@ use super::{
 use crate::{MachineClass, SecretReference};
 use serde_json::Value;
 
-const SUBNETS: &str = "give one subnet; a server has one address for each network";
-
 pub fn read(
     class: &MachineClass,
     resolved: &Resolved,
@@ -125,18 +123,22 @@ fn networks(fields: &mut Fields) -> Result<Vec<NetworkParameters>, DescriptionEr
     for mut item in several {
         let id = item.text("id")?;
         let name = item.text("name")?;
-        item.flag("podNetwork")?;
+        // Gardener: the pods' ranges go onto the ports of these networks alone.
+        let pods = item.flag("podNetwork")?;
         let way_out = "give the network's id or name";
         let missing = || DescriptionError::Missing { field: item.path("id"), way_out };
         let network = id.or(name).ok_or_else(missing)?;
         item.close()?;
-        networks.push(NetworkParameters { network, ..NetworkParameters::default() });
+        networks.push(NetworkParameters { network, pods, ..NetworkParameters::default() });
+    }
+    if networks.iter().any(|it| it.pods == Some(true)) {
+        networks.iter_mut().for_each(|it| it.pods = Some(it.pods == Some(true)));
     }
     let mut subnets = fields.texts("subnetIDs")?;
     subnets.extend(fields.text("subnetID")?.filter(|it| !subnets.contains(it)));
-    if subnets.len() > 1 {
-        return Err(invalid(&fields.path("subnetIDs"), &subnets.into(), SUBNETS));
-    }
-    networks[0].subnet = subnets.pop();
+    // Gardener: the port on the first network has an address in each.
+    let mut subnets = subnets.into_iter();
+    networks[0].subnet = subnets.next();
+    networks[0].more_subnets = subnets.collect();
     Ok(networks)
 }

@@ -95,7 +95,7 @@ fn networks(fields: &mut Fields) -> Result<Vec<NetworkParameters>, DescriptionEr
                 return Err(invalid(&item.path("filter"), filter, way_out));
             }
             item.close()?;
-            Ok(NetworkParameters { network, subnet: None, fixed_ip })
+            Ok(NetworkParameters { network, fixed_ip, ..NetworkParameters::default() })
         })
         .collect()
 }

@@ -66,9 +66,15 @@ pub struct NetworkParameters {
     /// Name or ID of the subnet. Default: as the cloud likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
+    /// Names or IDs of more subnets of the network, an address in each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_subnets: Vec<String>,
     /// The address. Default: as the cloud likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed_ip: Option<IpAddr>,
+    /// Whether the allowed address pairs go onto this port. Default: they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<bool>,
 }
 
 /// The volume a server boots from.

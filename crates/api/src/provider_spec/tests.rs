@@ -156,7 +156,7 @@ fn a_class_is_read_with_its_secrets() {
         "spec": {
             "imageID": "i-1", "imageName": "ignored", "flavorName": "m1", "region": "r",
             "availabilityZone": "z", "keyName": "k", "securityGroups": ["s"], "networkID": "n",
-            "subnetIDs": ["sub"], "podNetworkCIDRs": ["100.64.0.0/12"], "rootDiskSize": 50,
+            "subnetIDs": ["sub", "six"], "podNetworkCIDRs": ["100.64.0.0/12"], "rootDiskSize": 50,
             "tags": {"kubernetes.io-cluster-x": "1", "kubernetes.io-role-node": "1"},
         },
     }));
@@ -166,6 +166,8 @@ fn a_class_is_read_with_its_secrets() {
     let spec = MachineSpec { class: Some(reference), ..MachineSpec::default() };
     let read = describe(&spec, Some(&class), &Resolved::new()).unwrap();
     assert_eq!((read.server.image.as_str(), read.server.key_name.as_deref()), ("i-1", Some("k")));
+    assert_eq!(read.server.networks[0].subnet.as_deref(), Some("sub"));
+    assert_eq!(read.server.networks[0].more_subnets, ["six"]);
     assert_eq!(read.server.allowed_address_pairs, ["100.64.0.0/12"]);
     let secret = SecretReference { name: "user-data".into(), namespace: Some("shoot".into()) };
     assert_eq!(read.user_data, UserDataSource::Secret(secret.clone()));
@@ -174,6 +176,20 @@ fn a_class_is_read_with_its_secrets() {
         describe(&spec, None, &Resolved::new()).unwrap_err().to_string(),
         "spec.class: MachineClass small does not exist in the namespace; create it"
     );
+}
+
+#[test]
+fn the_ranges_of_pods_belong_to_the_networks_that_say_so() {
+    let pods = |networks: Value| -> Vec<Option<bool>> {
+        let mut class = gardener();
+        class.as_object_mut().unwrap().remove("networkID");
+        class["networks"] = networks;
+        let read = super::machine_class::read(&self::class(class), &Resolved::new()).unwrap();
+        read.server.networks.iter().map(|network| network.pods).collect()
+    };
+    let said = pods(json!([{"id": "a", "podNetwork": true}, {"name": "b"}]));
+    assert_eq!(said, [Some(true), Some(false)]);
+    assert_eq!(pods(json!([{"id": "a"}, {"name": "b"}])), [None, None], "nobody says: on all");
 }
 
 #[test]
@@ -249,7 +265,7 @@ fn wrong_descriptions_of_the_other_dialects_are_refused_likewise() {
         other("distribution", json!("rhel/8")),
         other("maintenence", json!(true)),
         of_class("networks", json!([{"id": "n-2"}])),
-        of_class("subnetIDs", json!(["a", "b"])),
+        of_class("subnetIDs", json!("a")),
         of_class("rootDiskSize", json!(-5)),
         of_class("flavorName", json!(null)),
         super::machine_class::read(&aws, &Resolved::new()).unwrap_err().to_string(),

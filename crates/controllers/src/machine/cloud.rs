@@ -4,11 +4,11 @@ use super::description::{self, Described, credentials, foreign_user_data};
 use super::{Error, Known};
 use crate::context::Context;
 use crate::manager::Settings;
-use crate::token::{self, Bearer};
+use crate::token::{self, Bearer, Token};
 use crate::troubles::chain;
 use drover_api::{Machine, ServerDescription};
 use drover_plan::bootstrap::BootstrapToken;
-use drover_plan::machine::{Answer, Refused, Retry, Server, ServerState, user_data};
+use drover_plan::machine::{Answer, Refused, Retry, Server, ServerState, placeholder, user_data};
 use drover_plan::node::name_of;
 use drover_plan::reason::Reason;
 use drover_provider::{
@@ -142,12 +142,28 @@ async fn boot_with(
         .await
         .map_err(|error| unread(machine, error))?;
     if let Some(foreign) = foreign {
-        return Ok(foreign);
+        let token = match placeholder::wants_token(&foreign) {
+            true => own_token(machine, ctx).await.map_err(Err)?.text(),
+            false => String::new(),
+        };
+        return placeholder::fill(&foreign, &name_of(machine), &token)
+            .map_err(|error| Ok(refused(&CloudError::Invalid(error))));
     }
     if !ctx.settings.machine.joins {
         let way_out = "no node is awaited here; give user-data in the secretRef of a MachineClass";
         return Err(Ok(refused(&CloudError::Invalid(way_out.to_owned()))));
     }
+    let token = own_token(machine, ctx).await.map_err(Err)?;
+    BootstrapToken::parse(&token.text())
+        .and_then(|token| {
+            let Settings { nodes, machine: settings, .. } = &ctx.settings;
+            user_data(machine, description, token, nodes, settings)
+        })
+        .map_err(|error| Ok(refused(&CloudError::Invalid(chain(&error)))))
+}
+
+/// The machine's bootstrap token, made when it has none.
+async fn own_token(machine: &Machine, ctx: &Context) -> Result<Token, Error> {
     let name = format!("{}/{}", machine.namespace().unwrap_or_default(), machine.name_any());
     let uid = machine.uid().unwrap_or_default();
     let bearer = Bearer { machine_uid: &uid, machine: &name };
@@ -156,24 +172,18 @@ async fn boot_with(
     let life = timeout.unwrap_or(ctx.settings.machine.join_timeout) + TOKEN_SLACK;
     let life = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(3));
     let expires = now.saturating_add(life).unwrap_or(now);
-    let token = match ctx.minds.of(machine).token {
-        Known::There(token) if token.expires > now => token,
+    match ctx.minds.of(machine).token {
+        Known::There(token) if token.expires > now => Ok(token),
         Known::There(_) | Known::Nothing | Known::Gone => {
             // From here on it may be there, whatever becomes of the call.
             ctx.minds.knows_token(machine, Known::Nothing);
             let token = token::ensure(&ctx.client, bearer, expires, now)
                 .await
-                .map_err(|source| Err(Error::Token { machine: machine.name_any(), source }))?;
+                .map_err(|source| Error::Token { machine: machine.name_any(), source })?;
             ctx.minds.knows_token(machine, Known::There(token.clone()));
-            token
+            Ok(token)
         }
-    };
-    BootstrapToken::parse(&token.text())
-        .and_then(|token| {
-            let Settings { nodes, machine: settings, .. } = &ctx.settings;
-            user_data(machine, description, token, nodes, settings)
-        })
-        .map_err(|error| Ok(refused(&CloudError::Invalid(chain(&error)))))
+    }
 }
 
 fn server(instance: Instance) -> Server {

@@ -12,6 +12,9 @@ use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Gardener: the key of a class' Secret that holds the user-data.
+const USER_DATA: &str = "userData";
+
 /// What a machine's description says, or why it cannot be read.
 pub type Described = Result<ServerDescription, String>;
 
@@ -80,6 +83,8 @@ pub async fn credentials(
         let namespace = own_or(secret.namespace.as_deref(), machine);
         found.extend(secret_texts(&namespace, &secret.name, ctx).await?);
     }
+    // Gardener: one Secret may hold both. With this alone the manager's own credentials are meant.
+    found.remove(USER_DATA);
     for (name, value) in &source.values {
         let text = match value {
             CredentialValue::Inline(text) => text.clone(),
@@ -98,13 +103,13 @@ pub async fn foreign_user_data(
     source: &UserDataSource,
     machine: &Machine,
     ctx: &Context,
-) -> Result<Option<Vec<u8>>, Error> {
+) -> Result<Option<String>, Error> {
     let UserDataSource::Secret(secret) = source else { return Ok(None) };
     let namespace = own_or(secret.namespace.as_deref(), machine);
     let mut texts = secret_texts(&namespace, &secret.name, ctx).await?;
-    let what = || format!("key userData of Secret {namespace}/{}", secret.name);
-    let text = texts.remove("userData").ok_or_else(|| Error::Missing { what: what() })?;
-    Ok(Some(text.into_bytes()))
+    let what = || format!("key {USER_DATA} of Secret {namespace}/{}", secret.name);
+    let text = texts.remove(USER_DATA).ok_or_else(|| Error::Missing { what: what() })?;
+    Ok(Some(text))
 }
 
 fn own_or(namespace: Option<&str>, machine: &Machine) -> String {

@@ -1,6 +1,7 @@
 //! From the order to the Node: the server is made, boots and joins, or the machine fails.
 
 use super::birth;
+use super::circuit::{self, Turn};
 use super::draft::{Draft, later};
 use super::{Answer, Question, Refused, Server, ServerState, Step};
 use crate::node;
@@ -117,7 +118,13 @@ fn miss_deadline(draft: &mut Draft) {
 }
 
 fn make(draft: &mut Draft) {
-    match draft.heard(Question::Create) {
+    let heard = match circuit::turn(draft) {
+        Turn::Wait => return circuit::wait(draft),
+        Turn::Over(refused) => return refuse(draft, refused),
+        Turn::Now => None,
+        Turn::Free => draft.heard(Question::Create),
+    };
+    match heard {
         // The promise goes into the status, which is written before the step is taken.
         Some(Answer::Record { memory }) => {
             draft.remember(memory);
@@ -300,6 +307,7 @@ fn refuse(draft: &mut Draft, refused: &Refused) {
     let message = refused.message.as_str();
     let (type_, state) = (OperationType::Create, OperationState::Failed);
     draft.operation_with(type_, state, message, Some(&refused.code));
+    circuit::told(draft);
     let server = ConditionType::ServerReady;
     let is_new = draft.condition(server, ConditionStatus::False, refused.why, message);
     if refused.why == Reason::ServerFailed {

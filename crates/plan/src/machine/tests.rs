@@ -1,5 +1,6 @@
 //! The life of a machine, step by step.
 
+mod circuit;
 mod deletion;
 mod mirantis;
 mod phrases;
@@ -33,6 +34,7 @@ struct World {
     settings: Settings,
     refused: BTreeMap<PodKey, EvictionRefusal>,
     trouble: Option<String>,
+    circuit: Option<CircuitStatus>,
     now: i64,
 }
 
@@ -73,6 +75,7 @@ impl World {
             settings: Settings::default(),
             refused: BTreeMap::new(),
             trouble: None,
+            circuit: None,
             now: 0,
         }
     }
@@ -111,6 +114,7 @@ impl World {
             heard: self.heard.as_ref(),
             certificate: self.certificate.as_ref(),
             refused: &self.refused,
+            circuit: self.circuit.as_ref(),
             trouble: self.trouble.as_deref(),
             settings: &self.settings,
             now: at(self.now),

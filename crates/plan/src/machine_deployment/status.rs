@@ -56,6 +56,7 @@ pub(super) fn status(
     set_condition(&mut status.conditions, progressing, &now);
     let failure = failure(seen, family);
     keep(&mut status.conditions, ConditionType::ReplicaFailure, failure, &now);
+    keep(&mut status.conditions, ConditionType::CircuitOpen, circuit(family), &now);
     let paused = seen.deployment.spec.paused.then(|| {
         condition(ConditionType::Paused, ConditionStatus::True, Reason::DeploymentPaused, "")
     });
@@ -192,6 +193,16 @@ fn failure(seen: &Observed, family: &Family) -> Option<Condition> {
     }
     let text = seen.trouble.map(str::to_owned).or(of_sets)?;
     Some(condition(kind, ConditionStatus::True, Reason::ReplicaFailure, &text))
+}
+
+/// The set whose circuit is open, if there is one.
+fn circuit(family: &Family) -> Option<Condition> {
+    family.members.iter().find_map(|member| {
+        let conditions = &member.set.status.as_ref()?.conditions;
+        let open = find_condition(conditions, ConditionType::CircuitOpen)?;
+        let message = format!("set {:?}: {}", member.name(), open.message);
+        Some(Condition { message, last_transition_time: None, ..open.clone() })
+    })
 }
 
 /// What is wrong with the autoscaler's bounds; a schema cannot see annotations.

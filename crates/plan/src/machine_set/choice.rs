@@ -1,6 +1,7 @@
 //! Which machines go, and in which order.
 
 use super::Observed;
+use super::circuit::Failure;
 use crate::reason::Reason;
 use drover_api::{
     ConditionStatus, ConditionType, DeletePolicy, Machine, Phase, find_condition, labels,
@@ -20,6 +21,8 @@ pub(super) struct View<'a> {
     pub available_at: Option<Timestamp>,
     pub is_failed: bool,
     pub has_node: bool,
+    /// How it failed last, while it has no Node.
+    pub failure: Option<Failure<'a>>,
 }
 
 /// Who goes first. The order of the fields is the policy, and the name decides ties.
@@ -71,7 +74,9 @@ impl<'a> View<'a> {
             by_policy: by_policy(machine, seen.set.spec.delete_policy.unwrap_or_default()),
             name,
         };
-        Self { machine, name, rank, available_at, is_failed, has_node }
+        let born = machine.metadata.creation_timestamp.as_ref().map_or(seen.now, |time| time.0);
+        let failure = status.and_then(|status| Failure::of(status, born, seen));
+        Self { machine, name, rank, available_at, is_failed, has_node, failure }
     }
 
     pub fn is_available(&self) -> bool {
@@ -107,10 +112,14 @@ pub(super) struct Losses<'v, 'a> {
     pub next: Option<Timestamp>,
 }
 
-/// `staying` is in deletion order.
-pub(super) fn losses<'v, 'a>(staying: &'v [View<'a>], seen: &Observed) -> Losses<'v, 'a> {
+/// `staying` is in deletion order. At most so many `replacements` are for machines that failed before they had a Node.
+pub(super) fn losses<'v, 'a>(
+    staying: &'v [View<'a>],
+    replacements: usize,
+    seen: &Observed,
+) -> Losses<'v, 'a> {
     let want = seen.set.spec.replicas as usize;
-    let Stillborn { mut deletes, mut rest, next } = stillborn(staying, seen);
+    let Stillborn { mut deletes, mut rest, next } = stillborn(staying, replacements, seen);
     let failed = rest.iter().filter(|view| view.is_failed && view.has_node).count();
     let available = rest.iter().filter(|view| view.is_available()).count();
     let surge = surge(seen).min(want);
@@ -148,7 +157,11 @@ struct Stillborn<'v, 'a> {
 
 /// A machine that failed before it had a Node is no loss, but its replacement may fail as well. So
 /// it has to be old enough, and few replacements may be young at once.
-fn stillborn<'v, 'a>(staying: &'v [View<'a>], seen: &Observed) -> Stillborn<'v, 'a> {
+fn stillborn<'v, 'a>(
+    staying: &'v [View<'a>],
+    replacements: usize,
+    seen: &Observed,
+) -> Stillborn<'v, 'a> {
     let want = seen.set.spec.replicas as usize;
     let age_min = seen.settings.failed_age_min;
     let of_age = |view: &View| {
@@ -159,7 +172,8 @@ fn stillborn<'v, 'a>(staying: &'v [View<'a>], seen: &Observed) -> Stillborn<'v, 
     let next = young.clone().min().filter(|_| staying.iter().any(View::is_stillborn));
     let coming = young.count() + want.saturating_sub(staying.len());
     let share = want * seen.settings.failed_percent_max / 100;
-    let mut budget = share.max(FAILED_AT_ONCE_MIN).saturating_sub(coming);
+    let budget = share.max(FAILED_AT_ONCE_MIN).saturating_sub(coming);
+    let mut budget = budget.min(replacements);
 
     let (mut deletes, mut rest) = (Vec::new(), Vec::with_capacity(staying.len()));
     for view in staying {

@@ -2,6 +2,7 @@
 
 use super::Observed;
 use super::choice::View;
+use super::circuit::Circuit;
 use crate::reason::Reason;
 use drover_api::{
     Condition, ConditionStatus, ConditionType, FailedMachine, MachineSetStatus, set_condition,
@@ -15,7 +16,12 @@ pub(super) struct Names {
     pub promised: Vec<String>,
 }
 
-pub(super) fn status(seen: &Observed, staying: &[View], names: Names) -> MachineSetStatus {
+pub(super) fn status(
+    seen: &Observed,
+    staying: &[View],
+    names: Names,
+    circuit: Circuit,
+) -> MachineSetStatus {
     let past = seen.set.status.clone().unwrap_or_default();
     let count = |holds: &dyn Fn(&View) -> bool| {
         u32::try_from(staying.iter().filter(|view| holds(view)).count()).unwrap_or(u32::MAX)
@@ -35,6 +41,7 @@ pub(super) fn status(seen: &Observed, staying: &[View], names: Names) -> Machine
         minted: names.minted,
         promised: names.promised,
         failed_machines: failed_machines(staying),
+        circuit: circuit.status,
         ..past
     };
     let (available, replicas) = (status.available_replicas, seen.set.spec.replicas);
@@ -48,14 +55,13 @@ pub(super) fn status(seen: &Observed, staying: &[View], names: Names) -> Machine
     };
     let now = Time(seen.now);
     set_condition(&mut status.conditions, next, &now);
-    match seen.trouble {
-        Some(trouble) => {
-            let failure = failure(Reason::ReplicaFailure, trouble);
-            set_condition(&mut status.conditions, failure, &now);
-        }
-        None => {
-            let failure = ConditionType::ReplicaFailure.as_str();
-            status.conditions.retain(|condition| condition.type_ != failure);
+    let trouble = seen.trouble.map(|trouble| failure(Reason::ReplicaFailure, trouble));
+    for (type_, next) in
+        [(ConditionType::ReplicaFailure, trouble), (ConditionType::CircuitOpen, circuit.condition)]
+    {
+        match next {
+            Some(next) => set_condition(&mut status.conditions, next, &now),
+            None => status.conditions.retain(|condition| condition.type_ != type_.as_str()),
         }
     }
     status

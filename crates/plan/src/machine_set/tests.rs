@@ -1,5 +1,7 @@
 //! Sets in a line, plans in a line.
 
+mod circuit;
+
 use super::*;
 use drover_api::{Condition, ConditionStatus, DeletePolicy, MachineStatus, Phase};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -280,8 +282,13 @@ fn few_failed_machines_are_replaced_at_once() {
     let many = |count: usize, what: &str| -> Vec<Arc<Machine>> {
         (0..count).map(|n| machine(&format!("m{n:03} {what}"))).collect()
     };
-    assert_eq!(plan_of(&set(5), &many(5, "failed")).steps.len(), 3);
-    assert_eq!(plan_of(&set(100), &many(100, "failed")).steps.len(), 10);
+    // One that came up since keeps the circuit closed.
+    let and_one = |count| many(count, "failed").into_iter().chain([machine("z ready=1")]).collect();
+    let replaced = |count: u32| {
+        let machines: Vec<_> = and_one(count as usize);
+        plan_of(&set(count + 1), &machines).steps.len()
+    };
+    assert_eq!((replaced(5), replaced(100)), (3, 10));
     // Those before are being replaced.
     check(&set(3), "m1 failed; m2 age=20; m3 age=10", "delete m1: MachineFailed; wake 40s");
     check(&set(4), "m1 failed; m2 age=20; m3 age=10; m4 age=10", "wake 40s");

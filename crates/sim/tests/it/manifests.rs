@@ -391,7 +391,7 @@ async fn a_class_that_cannot_be_used_is_reported_by_its_machines() -> anyhow::Re
             json!("red"),
             &["MachineClass wrong-1: providerSpec.colour", "unknown"],
         ),
-        ("/providerSpec/subnetIDs", json!(["a", "b"]), &["providerSpec.subnetIDs", "one subnet"]),
+        ("/providerSpec/subnetIDs", json!("a"), &["providerSpec.subnetIDs", "give a list"]),
         ("/secretRef", json!({"name": "lost"}), &["Secret kube-system/lost", "create it"]),
     ];
     for (at, (pointer, value, _)) in wrong.iter().enumerate() {
