@@ -384,8 +384,12 @@ mod tests {
 
     #[test]
     fn notes_tell_what_was_resolved_and_stay_small() {
-        let network =
-            |id: &str| ResolvedNetwork { id: id.into(), subnet: None, fixed_ip: None, pods: true };
+        let network = |id: &str| ResolvedNetwork {
+            id: id.into(),
+            subnets: vec![],
+            fixed_ip: None,
+            pods: true,
+        };
         let id = "2969ae04-a429-4c1b-83e3-2f76fc3a342a";
         let resolved = Resolved {
             image: "i".into(),
