@@ -275,8 +275,7 @@ pub struct MovingVolumes {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct ProviderStatus {
-    /// What the provider asked to be told again: its own notes, no secrets. Of these
-    /// [`Self::PORT`], [`Self::SERVER`] and [`Self::FLOATING_ADDRESS`] say what the cloud has.
+    /// What the provider asked to be told again: its own notes, no secrets. Some tell what the cloud has.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
     /// The server as the cloud last showed it (Mirantis).
