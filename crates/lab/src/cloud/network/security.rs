@@ -122,7 +122,7 @@ fn keep_rule(state: &mut State, project: &str, given: Value) -> Value {
         "remote_address_group_id": null,
         "normalized_cidr": given["remote_ip_prefix"],
         "remote_group_id": null,
-        "belongs_to_default_sg": null,
+        "belongs_to_default_sg": false,
     });
     if let Value::Object(given) = given {
         for (field, value) in given {
@@ -133,13 +133,19 @@ fn keep_rule(state: &mut State, project: &str, given: Value) -> Value {
     let kept = keep(state, Kind::SecurityGroupRule, project, 0, rule);
     change(state, Kind::SecurityGroup, &group, |group| {
         if let Some(rules) = group["security_group_rules"].as_array_mut() {
-            rules.push(kept.clone());
+            let mut shown = kept.clone();
+            // Neutron: asked for itself a rule says false, read as part of its group nothing.
+            if shown["belongs_to_default_sg"] == false {
+                shown["belongs_to_default_sg"] = Value::Null;
+            }
+            rules.push(shown);
         }
     });
     kept
 }
 
-/// Neutron: what was just made is not yet read back, so it says false where it later says nothing, and shows no tags.
+/// Neutron: what was just made is not yet read back, so a group's rules say false where they later say nothing, and a rule
+/// shows no tags.
 pub(super) fn newborn(kind: Kind, made: &mut Value) {
     let settle = |rule: &mut Value| {
         if rule["belongs_to_default_sg"].is_null() {
@@ -151,7 +157,6 @@ pub(super) fn newborn(kind: Kind, made: &mut Value) {
             made["security_group_rules"].as_array_mut().into_iter().flatten().for_each(settle);
         }
         Kind::SecurityGroupRule => {
-            settle(made);
             if let Some(fields) = made.as_object_mut() {
                 fields.remove("tags");
             }
