@@ -8,6 +8,7 @@ mod volumes;
 pub use volumes::Volumes;
 
 use crate::reason::Reason;
+use crate::time::later;
 use budgets::Allowances;
 use drover_api::{MovingVolumes, OnDrainTimeout, labels};
 use jiff::Timestamp;
@@ -375,11 +376,6 @@ fn next_look(plan: &Plan, line: &Line, seen: &Observed) -> Option<Timestamp> {
     let end = seen.end().filter(|_| !plan.stays.is_empty() || line.moving.is_some());
     let end = end.map(|end| if seen.is_overdue() { later(end, AFTER_DEADLINE) } else { end });
     plan.stays.iter().filter_map(pause).chain(end).chain(line.until()).min()
-}
-
-/// A point in time after another; never overflows.
-fn later(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// Whether a pod says that it is Ready.

@@ -9,5 +9,6 @@ pub mod machine_deployment;
 pub mod machine_set;
 pub mod node;
 pub mod reason;
+mod time;
 
 pub use reason::Wake;

@@ -3,6 +3,7 @@
 use super::draft::Draft;
 use super::{Answer, Heard, Question, Refused};
 use crate::reason::Reason;
+use crate::time::whole_seconds;
 use drover_api::{CircuitStatus, ConditionStatus, ConditionType, Phase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -69,8 +70,7 @@ pub fn told(draft: &mut Draft) {
         && let Some(at) = at
         && let Some(operation) = &mut draft.status.last_operation
     {
-        let second = Timestamp::from_second(at.as_second()).unwrap_or(at);
-        operation.last_update_time = Some(Time(second));
+        operation.last_update_time = Some(Time(whole_seconds(at)));
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::birth;
 use super::circuit::{self, Turn};
-use super::draft::{Draft, later};
+use super::draft::Draft;
 use super::{Answer, Question, Refused, Server, ServerState, Step};
 use crate::node;
 use crate::reason::Reason;
+use crate::time::later;
 use drover_api::{
     ConditionStatus, ConditionType, MachineAddress, OperationState, OperationType, Phase,
     ProviderState, find_condition,

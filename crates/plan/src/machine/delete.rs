@@ -1,10 +1,11 @@
 //! The end of a machine: drained with care, deleted in the cloud to the last port, then let go.
 
-use super::draft::{Draft, later};
+use super::draft::Draft;
 use super::evacuate::{self, Purpose};
 use super::{Answer, Question, Retry, Step};
 use crate::drain;
 use crate::reason::Reason;
+use crate::time::later;
 use drover_api::{
     ConditionStatus, ConditionType, DeletionPolicy, OperationState, OperationType, Phase, labels,
 };

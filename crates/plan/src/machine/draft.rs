@@ -4,6 +4,7 @@ use super::{Answer, Event, Heard, Observed, Plan, Question, Refused, Retry, Step
 use crate::Wake;
 use crate::node;
 use crate::reason::Reason;
+use crate::time::{later, whole_seconds};
 use drover_api::{
     Condition, ConditionStatus, ConditionType, CurrentStatus, DeletionPolicy, LastOperation,
     MachineStatus, OperationState, OperationType, Phase, ProviderStatus, find_condition, labels,
@@ -44,7 +45,7 @@ pub struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     pub fn of(seen: &'a Observed<'a>) -> Self {
-        let second = Timestamp::from_second(seen.now.as_second()).unwrap_or(seen.now);
+        let second = whole_seconds(seen.now);
         let mut status = seen.machine.status.clone().unwrap_or_default();
         status.observed_generation = seen.machine.metadata.generation;
         status.deletion_policy = Some(policy(seen));
@@ -421,9 +422,4 @@ fn pause(refused: &Refused, heard: &Heard) -> Duration {
             BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MAX)
         }
     }
-}
-
-/// A point in time after another; never overflows.
-pub fn later(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

@@ -1,10 +1,11 @@
 //! Takes pods and volumes off a node with care: for a deletion, for a request for one, for maintenance.
 
 use super::Step;
-use super::draft::{Draft, later};
+use super::draft::Draft;
 use crate::drain::{self, Deadline, Volumes};
 use crate::node;
 use crate::reason::Reason;
+use crate::time::later;
 use drover_api::{
     ConditionStatus, ConditionType, OperationState, OperationType, find_condition, labels,
 };

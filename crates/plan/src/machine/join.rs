@@ -1,9 +1,10 @@
 //! A machine with its Node: kept in step, watched, and drained when its description asks for it.
 
-use super::draft::{Draft, later};
+use super::draft::Draft;
 use super::{Answer, Question, Step, birth, create, request};
 use crate::node;
 use crate::reason::Reason;
+use crate::time::later;
 use drover_api::{
     ConditionStatus, ConditionType, MachineAddress, OperationState, OperationType, Phase, Versions,
     labels,

@@ -30,7 +30,7 @@ pub fn report(machine: &Machine, plan: &Plan, since: Option<Timestamp>, now: Tim
         return Report::Never;
     }
     let leaves = machine.metadata.deletion_timestamp.is_some();
-    let until = super::draft::later(since.unwrap_or(now), SETTLE);
+    let until = crate::time::later(since.unwrap_or(now), SETTLE);
     if plan.promises || until <= now || (!leaves && verdict(written) != verdict(&plan.status)) {
         return Report::Now;
     }

@@ -5,6 +5,7 @@ use super::Observed;
 use super::choice::View;
 use crate::machine::Event;
 use crate::reason::Reason;
+use crate::time::{later, whole_seconds};
 use drover_api::{
     CircuitStatus, Condition, ConditionStatus, ConditionType, MachineStatus, Phase, find_condition,
 };
@@ -187,7 +188,7 @@ fn ended(
 
 impl Circuit {
     fn open(&mut self, run: Run, template: String, seen: &Observed) {
-        let until = whole(later(seen.now, wait(1, seen)));
+        let until = whole_seconds(later(seen.now, wait(1, seen)));
         let Run { reason, failures, last, .. } = run;
         let note = format!(
             "{failures} machines in a row failed ({reason}); the next one tries at {until}"
@@ -199,7 +200,7 @@ impl Circuit {
             reason,
             failures,
             last_failure_time: last.map(Time),
-            open_since: Some(Time(whole(seen.now))),
+            open_since: Some(Time(whole_seconds(seen.now))),
             waits: 1,
             until: Some(Time(until)),
             probe: None,
@@ -218,7 +219,7 @@ impl Circuit {
                 open.failures = open.failures.saturating_add(1);
                 failure.reason.clone_into(&mut open.reason);
                 open.last_failure_time = Some(Time(failure.at));
-                let until = whole(later(seen.now, wait(open.waits, seen)));
+                let until = whole_seconds(later(seen.now, wait(open.waits, seen)));
                 open.until = Some(Time(until));
                 open.probe = None;
                 self.next = Some(until);
@@ -307,13 +308,4 @@ fn fingerprint(seen: &Observed) -> String {
         write!(hex, "{byte:02x}").expect("a string takes everything");
         hex
     })
-}
-
-/// As the API server keeps times.
-fn whole(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-fn later(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
