@@ -4,8 +4,10 @@ use crate::client::{ApiError, Client, Informer, PatchKind};
 use crate::clock::Pace;
 use crate::openstack::nova::{self, Server};
 use crate::openstack::{self, Error};
+use futures::{StreamExt, stream};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,8 +18,10 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The list of servers is never read more often than this.
 const LIST_MIN: Duration = Duration::from_secs(2);
-/// Nor does a look at many servers take more than one part in so many of the time, at whatever pace.
-const LOOK_SHARE: u32 = 5;
+/// Nor does reading a long one take more than one part in so many of the time, at whatever pace.
+const LIST_SHARE: u32 = 5;
+/// Nodes that are written at once.
+const WRITES_AT_ONCE: usize = 8;
 /// Nodes that are not Ready are compared with their servers this often (Kubernetes: 5 s).
 const MONITOR_PERIOD: Duration = Duration::from_secs(5);
 /// All Nodes are compared with their servers this often.
@@ -58,16 +62,16 @@ impl Manager {
             let urgent = all.iter().any(|node| has_taint(node, UNINITIALIZED));
             let suspect = all.iter().any(|node| !is_ready(node));
             let now = Instant::now();
+            let mut read = Duration::ZERO;
             if !all.is_empty() && (urgent || suspect || resync <= now) {
-                self.compare(&all).await;
+                read = self.compare(&all).await;
             }
             if resync <= now {
                 resync = now + pace.of(RESYNC_PERIOD).max(MONITOR_PERIOD);
             }
             let monitor = now + pace.of(MONITOR_PERIOD);
             // Many changes at once are one look; looking is dear, so it is not done for each.
-            let took = now.elapsed();
-            tokio::time::sleep(pace.of(LIST_MIN).max(took * (LOOK_SHARE - 1))).await;
+            tokio::time::sleep(pace.of(LIST_MIN).max(read * (LIST_SHARE - 1))).await;
             tokio::select! {
                 () = tokio::time::sleep_until(if suspect { monitor } else { resync }) => {}
                 () = nodes.changed() => {}
@@ -75,8 +79,9 @@ impl Manager {
         }
     }
 
-    /// Compares all Nodes with one list of the servers.
-    async fn compare(&self, nodes: &[std::sync::Arc<Value>]) {
+    /// Compares all Nodes with one list of the servers, and tells how long that took to read.
+    async fn compare(&self, nodes: &[Arc<Value>]) -> Duration {
+        let began = Instant::now();
         let looked = async {
             let servers = nova::servers(&self.cloud).await?;
             Ok::<_, Error>((servers, self.cloud.region().await?))
@@ -85,11 +90,13 @@ impl Manager {
             Ok(both) => both,
             Err(error) => {
                 tracing::warn!("cloud controller manager: {error}");
-                return;
+                return began.elapsed();
             }
         };
+        let read = began.elapsed();
         let by_name: BTreeMap<String, &Server> =
             servers.values().map(|server| (server.name.to_ascii_lowercase(), server)).collect();
+        let mut writes = Vec::with_capacity(nodes.len());
         for node in nodes {
             let name = node["metadata"]["name"].as_str().unwrap_or_default();
             let id = node["spec"]["providerID"].as_str().and_then(|id| id.rsplit('/').next());
@@ -97,15 +104,28 @@ impl Manager {
                 Some(id) => servers.get(id),
                 None => by_name.get(name).copied(),
             };
-            let done = match (server, id) {
-                (Some(server), _) => self.bring_up_to_date(node, name, server, &region).await,
-                (None, Some(id)) => self.remove(node, name, id).await,
-                // A Node that never had a server is not ours to judge.
-                (None, None) => Ok(()),
-            };
-            if let Err(error) = done {
-                tracing::debug!(node = name, "cloud controller manager: {error}");
-            }
+            writes.push(self.settle(node, name, id, server, &region));
+        }
+        stream::iter(writes).buffer_unordered(WRITES_AT_ONCE).collect::<()>().await;
+        read
+    }
+
+    async fn settle(
+        &self,
+        node: &Value,
+        name: &str,
+        id: Option<&str>,
+        server: Option<&Server>,
+        region: &str,
+    ) {
+        let done = match (server, id) {
+            (Some(server), _) => self.bring_up_to_date(node, name, server, region).await,
+            (None, Some(id)) => self.remove(node, name, id).await,
+            // A Node that never had a server is not ours to judge.
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::debug!(node = name, "cloud controller manager: {error}");
         }
     }
 
