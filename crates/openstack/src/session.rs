@@ -155,6 +155,8 @@ impl Session {
     /// # Errors
     /// [`Fault`], also for every answer that is no success.
     pub async fn send(&self, call: &Call) -> Result<Value, Fault> {
+        // A login that failed was repeated already.
+        self.token(None).await?;
         let mut pause = FIRST_PAUSE;
         for _ in 1..ATTEMPTS {
             let fault = match self.send_known(call).await {

@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod fields;
 mod lent;
 mod life;
 mod network;

@@ -9,13 +9,14 @@ use drover_provider::{
     Claim, Created, Credentials, Deleted, Error, Instance, Memory, Order, Owner, Provider, Retry,
     UserData,
 };
+use futures::FutureExt;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use std::{
     convert::Infallible,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -87,6 +88,8 @@ pub struct Died;
 pub struct World {
     pub cloud: Cloud,
     clock: LabClock,
+    /// What was sent to make or change something: method, path, body.
+    pub sent: Arc<Mutex<Vec<String>>>,
     pub credentials: Credentials,
 }
 
@@ -101,7 +104,7 @@ impl World {
         change(&mut config);
         let cloud = Cloud::new(config);
         let credentials = OpenStack::credentials_of(&cloud.clouds_yaml(), "drover").unwrap();
-        Self { cloud, clock, credentials }
+        Self { cloud, clock, sent: Arc::default(), credentials }
     }
 
     pub fn provider(&self) -> OpenStack {
@@ -120,8 +123,17 @@ impl World {
 
     fn setup(&self, fuse: &Arc<Fuse>) -> Setup {
         let (router, fuse, clock) = (self.cloud.router(), fuse.clone(), self.clock);
+        let sent = self.sent.clone();
         let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
             let (router, fuse) = (router.clone(), fuse.clone());
+            let body = request.body().clone().collect().now_or_never();
+            let body = body.and_then(Result::ok).map(|it| it.to_bytes()).unwrap_or_default();
+            if !body.is_empty() && !request.uri().path().ends_with("/auth/tokens") {
+                let line = format!("{} {}", request.method(), request.uri().path());
+                let body = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+                let body = serde_json::to_string_pretty(&body).unwrap_or_default();
+                sent.lock().unwrap().push(format!("{line} {body}"));
+            }
             async move { Ok::<_, Infallible>(fuse.pass(router, request).await) }
         });
         Setup::new(Some(self.credentials.clone()))

@@ -82,15 +82,19 @@ pub(super) struct Circuit {
 /// `staying` are the machines of the set.
 pub(super) fn judge(staying: &[View], seen: &Observed) -> Circuit {
     let past = seen.set.status.as_ref().and_then(|status| status.circuit.clone());
-    let template = fingerprint(seen);
-    let run = Run::of(staying, past.as_ref(), &template, seen);
     let mut circuit = Circuit {
         status: None,
         condition: None,
         replacements: usize::MAX,
-        next: run.next,
+        next: None,
         events: Vec::new(),
     };
+    if past.is_none() && staying.iter().all(|view| view.failure.is_none()) {
+        return circuit;
+    }
+    let template = fingerprint(seen);
+    let run = Run::of(staying, past.as_ref(), &template, seen);
+    circuit.next = run.next;
     let open = past.filter(|past| past.open_since.is_some());
     match open {
         Some(open) => match ended(&open, staying, &template, seen) {

@@ -55,7 +55,10 @@ pub async fn while_deleting(stage: &Stage, at: u64) -> anyhow::Result<Arc<Life>>
 
 /// Runs a manager that dies with call number `at`, then one that lives; `act` is what a user does
 /// while the first is at work.
-async fn die_and_go_on<F>(
+///
+/// # Errors
+/// When the pool is not whole under the next manager.
+pub async fn die_and_go_on<F>(
     stage: &Stage,
     at: u64,
     replicas: usize,

@@ -107,7 +107,7 @@ async fn hooks_hold_a_deletion_at_their_step() -> anyhow::Result<()> {
 }
 
 /// A machine of Mirantis' dialect that nobody owns.
-fn mirantis(name: &str) -> Value {
+pub fn mirantis(name: &str) -> Value {
     let value = json!({
         "apiVersion": "openstackproviderconfig.k8s.io/v1alpha1", "kind": "OpenstackMachineProviderSpec",
         "availabilityZone": "dbl1", "flavor": "m1.small", "image": "Ubuntu Noble 24.04 (2024-08-01)",
@@ -116,7 +116,7 @@ fn mirantis(name: &str) -> Value {
     with(good("Machine", name), "/spec/providerSpec/value", value)
 }
 
-fn preparation(machine: &drover_api::Machine) -> (Option<bool>, String) {
+pub fn preparation(machine: &drover_api::Machine) -> (Option<bool>, String) {
     let status = machine.status.clone().and_then(|it| it.provider_status).unwrap_or_default();
     (status.delete, status.prepare_deletion_phase.unwrap_or_default())
 }

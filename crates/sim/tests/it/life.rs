@@ -1,4 +1,4 @@
-//! Lives of machines that other systems knew and Drover has to match.
+//! What a machine shows through its life, and lives that other systems knew and Drover has to match.
 
 use crate::manifests::{good, with};
 use crate::workload::{CHAPTER, condition, gone, reason, until};
@@ -7,7 +7,7 @@ use drover_lab::cloud::{Effect, Fault};
 use drover_sim::faults::Life;
 use drover_sim::stage::{EXAMPLE, NAMESPACE, Stage, Working};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,6 +16,128 @@ async fn start() -> anyhow::Result<(Stage, Working)> {
     let stage = Stage::start().await?;
     let manager = stage.work(stage.wires(&Life::long()))?;
     Ok((stage, manager))
+}
+
+/// The phrase of `kubectl get ma -o wide`, with the names and IDs of this world taken out.
+fn phrase(machine: &Machine) -> String {
+    let ready = condition(machine, "Ready");
+    let phase = machine.status.as_ref().and_then(|it| it.phase).map_or("", Phase::as_str);
+    let name = machine.name_any();
+    let is_id = |word: &&str| word.len() == 36 && word.matches('-').count() == 4;
+    let words = ready.message.split(' ').map(|word| match word {
+        word if is_id(&word) => "ID".to_owned(),
+        word if word.starts_with(NAMESPACE) => "POD".to_owned(),
+        word => word.replace(&name, "NAME"),
+    });
+    let message = words.collect::<Vec<_>>().join(" ");
+    format!("{phase} {}: {message}", ready.reason)
+}
+
+/// What the only machine says until it is gone or `last` is said, each phrase once.
+async fn story(stage: &Stage, last: &str) -> anyhow::Result<Vec<String>> {
+    let mut told: Vec<String> = vec![];
+    let deadline = tokio::time::Instant::now() + CHAPTER;
+    loop {
+        let machines = stage.machines().list(&ListParams::default()).await?.items;
+        let said = machines.first().filter(|it| it.status.is_some()).map(phrase);
+        let is_over = machines.is_empty() && !told.is_empty();
+        if let Some(said) = said.filter(|said| told.last() != Some(said)) {
+            told.push(said);
+        }
+        if is_over || told.last().is_some_and(|said| said == last) {
+            return Ok(told);
+        }
+        anyhow::ensure!(
+            tokio::time::Instant::now() < deadline,
+            "the story does not end: {told:#?}"
+        );
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// What is said comes from this table and in its order; what is over at once may go unsaid, but for the lines
+/// that begin with a star.
+fn assert_told(told: &[String], table: &str) {
+    let table: Vec<(bool, &str)> = table
+        .trim()
+        .lines()
+        .map(|line| line.trim())
+        .map(|line| line.strip_prefix("* ").map_or((false, line), |line| (true, line)))
+        .collect();
+    let mut at = 0;
+    for said in told {
+        let found = table[at..].iter().position(|(_, line)| line == said);
+        let found = found.unwrap_or_else(|| panic!("{said:?} is not due in {told:#?}"));
+        let skipped = table[at..at + found].iter().find(|(must, _)| *must);
+        assert_eq!(skipped, None, "was not said before {said:?} in {told:#?}");
+        at += found + 1;
+    }
+    let rest = table[at..].iter().find(|(must, _)| *must);
+    assert_eq!(rest, None, "was never said in {told:#?}");
+}
+
+/// Gardener's scenario 1, in MetaKube's order of a birth. What differs: the Node is in `status.nodeRef` and
+/// not in a label, and there is no annotation of a priority.
+#[tokio::test(start_paused = true)]
+async fn every_step_of_a_life_has_a_phrase_worth_reading() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    stage.apply_example(1).await?;
+    let born = story(&stage, "Running NodeReady: the node is ready").await?;
+    assert_told(
+        &born,
+        "
+        Pending ServerOrdered: the server is being made
+        Pending ServerWaiting: the cloud is at work: server ID to be built
+        Pending ServerWaiting: the cloud is at work: server ID to be built, it is building
+        Pending ServerWaiting: the cloud is at work: server ID to be built, it is scheduling
+        Pending ServerWaiting: the cloud is at work: server ID to be built, it is networking
+        Pending ServerWaiting: the cloud is at work: server ID to be built, it is block_device_mapping
+        * Pending ServerWaiting: the cloud is at work: server ID to be built, it is spawning
+        * Pending BootAwaited: the server boots; node NAME has not asked for a certificate yet
+        Pending NodeAwaited: node NAME has its certificate and has not registered yet
+        Pending NodeJoined: the node registered
+        Pending NodeNotReady: the node is not ready: container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized
+        Pending NodeUninitialized: the cloud controller manager has not seen the node yet
+        Pending CriticalPodsAwaited: the node's critical pod POD is not ready yet
+        Pending CriticalPodsAwaited: the node's critical pods are not ready yet
+        * Running NodeReady: the node is ready
+        ",
+    );
+    let machine = stage.machines().list(&ListParams::default()).await?.items.remove(0);
+    let status = machine.status.clone().unwrap_or_default();
+    let types: Vec<&str> = status.conditions.iter().map(|it| it.type_.as_str()).collect();
+    let steps = [
+        "Configured",
+        "PortsReady",
+        "ServerCreated",
+        "FloatingIPReady",
+        "ServerReady",
+        "Booted",
+        "CertificateIssued",
+        "NodeJoined",
+        "AddressesKnown",
+        "CriticalPodsReady",
+        "Ready",
+    ];
+    assert_eq!(types, steps, "one condition for each step");
+    let operation = serde_json::to_value(&status.last_operation)?;
+    assert_eq!((&operation["type"], &operation["state"]), (&json!("Create"), &json!("Successful")));
+    assert!(status.versions.is_some() && status.node_ref.is_some() && status.addresses.len() > 1);
+    assert_eq!(stage.census().await?.tokens, 0);
+
+    stage.scale(0).await?;
+    let ended = story(&stage, "").await?;
+    assert_told(
+        &ended,
+        "
+        Running NodeReady: the node is ready
+        Terminating VolumesDetached: no volume is attached to the node
+        Terminating ServerDeleting: the cloud is deleting the server
+        * Terminating ServerDeleting: the cloud is at work: server ID to go
+        Terminating ServerDeleting: the cloud is at work: the server to go
+        ",
+    );
+    manager.end().await
 }
 
 /// A Secret as Gardener's classes refer to: credentials and user-data in one.

@@ -1,5 +1,6 @@
 //! Whole worlds in one process, on a paused clock.
 
+mod creation;
 mod death;
 mod deletion;
 mod drain;
@@ -8,6 +9,7 @@ mod leader;
 mod life;
 mod manifests;
 mod oddities;
+mod secrets;
 mod storm;
 mod story;
 mod volumes;
