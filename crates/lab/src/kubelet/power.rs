@@ -83,3 +83,73 @@ fn is_on(server: &Server) -> bool {
         matches!(server.status.as_str(), "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT");
     server.power == 1 && !is_between
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::cloud::{Cloud, Config};
+    use crate::dial;
+    use crate::openstack::{Access, Service};
+    use http::Method;
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    fn client(cloud: &Cloud, user: &str) -> Client {
+        let access = Access::of([
+            ("auth_url", "http://cloud.lab/identity/v3"),
+            ("username", user),
+            ("password", "password"),
+            ("project_name", user),
+        ]);
+        Client::new(access.unwrap().over(dial::in_process(cloud.router())))
+    }
+
+    async fn server(member: &Client) -> String {
+        let first = async |service, path: &str, name: &str, wanted: &str| {
+            let all = member.list(service, path, name).await.unwrap();
+            let found = all.iter().find(|it| it["name"].as_str().unwrap().starts_with(wanted));
+            found.unwrap_or_else(|| panic!("{wanted}: {all:?}"))["id"].clone()
+        };
+        let network = "/networks?router:external=false";
+        let server = json!({
+            "name": "Node_1", "user_data": "I2Nsb3VkLWNvbmZpZwo=",
+            "flavorRef": first(Service::Compute, "/flavors", "flavors", "m1.small").await,
+            "imageRef": first(Service::Image, "/images", "images", "Ubuntu").await,
+            "networks": [{"uuid": first(Service::Network, network, "networks", "").await}],
+        });
+        let made = member.post(Service::Compute, "/servers", "server", server).await.unwrap();
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_cloud_does_not_tell_is_seen() {
+        let cloud = Cloud::new(Config::demo(Clock::start(Timestamp::UNIX_EPOCH)));
+        let (member, admin) = (client(&cloud, "drover"), client(&cloud, "admin"));
+        let mut told = follow(member.clone(), admin, CancellationToken::new());
+        let id = server(&member).await;
+        let Some(Power::On(guest)) = told.recv().await else { panic!("it is not on") };
+        assert_eq!((&guest.server, guest.host_name.as_str()), (&id, "node-1"));
+        assert_eq!((guest.user_data.as_slice(), guest.fixed.len()), (&b"#cloud-config\n"[..], 1));
+        assert!(guest.vcpus > 0 && guest.ram > 0, "{guest:?}");
+
+        let action = format!("/servers/{id}/action");
+        for (verb, is_on) in [("os-stop", false), ("os-start", true)] {
+            let body = json!({verb: null});
+            member.call(Method::POST, Service::Compute, &action, Some(&body)).await.unwrap();
+            let power = told.recv().await;
+            assert_eq!(matches!(power, Some(Power::On(_))), is_on, "{verb}: {power:?}");
+        }
+        member.delete(Service::Compute, &format!("/servers/{id}")).await.unwrap();
+        assert!(matches!(told.recv().await, Some(Power::Gone { server }) if server == id));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_read_user_data_boots_nothing() {
+        let cloud = Cloud::new(Config::demo(Clock::start(Timestamp::UNIX_EPOCH)));
+        let member = client(&cloud, "drover");
+        let id = server(&member).await;
+        let error = nova::guest(&member, &id).await.unwrap_err().to_string();
+        assert!(error.contains("name an administrator"), "{error}");
+    }
+}
