@@ -63,6 +63,7 @@ const SYSTEM_RULES: &[Rule] = &[
     ("coordination.k8s.io", &["leases"], &[], &["create"]),
     ("coordination.k8s.io", &["leases"], &["drover"], &["get", "update"]),
     ("", &["secrets"], &[], &["get", "list", "watch", "create", "patch", "delete"]),
+    ("", &["configmaps"], &[], &["get"]),
     // Its UID marks what this cluster has in the cloud.
     ("", &["namespaces"], &[NAMESPACE], &["get"]),
 ];

@@ -8,8 +8,11 @@ use drover_plan::drain::{Departure, PodKey, Refusal};
 use drover_plan::reason::Reason;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use serde_json::Value;
 use std::time::Duration;
 
 /// Evictions of one node that are under way at once.
@@ -43,19 +46,37 @@ async fn send(departure: &Departure, ctx: &Context) -> Result<Option<Refusal>, E
     let Departure { pod, uid, grace, why } = departure;
     ctx.metrics.step(why.as_str());
     let pods = Api::<Pod>::namespaced(ctx.client.clone(), &pod.namespace);
-    let only_this_one = DeleteParams {
-        grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
-        preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
-        ..DeleteParams::default()
-    };
     let answer = if *why == Reason::PodEvicted {
-        let eviction =
-            EvictParams { delete_options: Some(only_this_one), ..EvictParams::default() };
-        pods.evict(&pod.name, &eviction).await.map(drop)
+        evict(&pods, departure).await
     } else {
+        let only_this_one = DeleteParams {
+            grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
+            preconditions: Some(kube::api::Preconditions {
+                uid: Some(uid.clone()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
         pods.delete(&pod.name, &only_this_one).await.map(drop)
     };
     judge(pod, answer, ctx)
+}
+
+/// By hand, for `Api::evict` of kube 5 sends `delete_options`, which Kubernetes does not know: neither the grace nor the
+/// precondition would count.
+async fn evict(pods: &Api<Pod>, departure: &Departure) -> Result<(), kube::Error> {
+    let Departure { pod, uid, grace, .. } = departure;
+    let eviction = Eviction {
+        metadata: ObjectMeta { name: Some(pod.name.clone()), ..ObjectMeta::default() },
+        delete_options: Some(DeleteOptions {
+            grace_period_seconds: *grace,
+            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
+            ..DeleteOptions::default()
+        }),
+    };
+    let params = PostParams::default();
+    let answer = pods.create_subresource("eviction", &pod.name, &params, &eviction).await;
+    answer.map(|_: Value| ())
 }
 
 /// Gone, or another pod of the name: as good as evicted. An answer is a refusal, silence a failure.

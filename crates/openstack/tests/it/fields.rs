@@ -1,43 +1,13 @@
 //! Every field of a description arrives at the cloud, in the request that it belongs to.
 
 use crate::world::{self, GROUP, SUBNET, World, order};
-use axum::body::Body;
 use drover_provider::Memory;
-use http::{Request, Response};
-use http_body_util::BodyExt;
-use serde_json::{Value, json};
-use tower::ServiceExt;
-
-/// Speaks to the cloud as the project's user.
-async fn post(world: &World, token: &str, path: &str, body: &Value) -> Response<Body> {
-    let request = Request::post(format!("http://cloud.lab{path}"))
-        .header("content-type", "application/json")
-        .header("x-auth-token", token)
-        .body(Body::from(body.to_string()))
-        .unwrap();
-    world.cloud.router().oneshot(request).await.unwrap()
-}
-
-/// A key pair of the user, as `openstack keypair create` makes one.
-async fn key_pair(world: &World, name: &str) {
-    let login = json!({"auth": {
-        "identity": {"methods": ["password"], "password": {"user": {
-            "name": "drover", "domain": {"name": "Default"}, "password": "password",
-        }}},
-        "scope": {"project": {"name": "drover", "domain": {"name": "Default"}}},
-    }});
-    let answer = post(world, "", "/identity/v3/auth/tokens", &login).await;
-    let token = answer.headers()["x-subject-token"].to_str().unwrap().to_owned();
-    let body = json!({"keypair": {"name": name}});
-    let answer = post(world, &token, "/compute/v2.1/os-keypairs", &body).await;
-    let (status, text) = (answer.status(), answer.into_body().collect().await.unwrap().to_bytes());
-    assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&text));
-}
+use serde_json::json;
 
 #[tokio::test(start_paused = true)]
 async fn every_field_arrives() {
     let world = World::new();
-    key_pair(&world, "ops").await;
+    world.make("/compute/v2.1/os-keypairs", json!({"keypair": {"name": "ops"}})).await;
     let all = json!({
         "image": "Ubuntu Noble 24.04 (2024-08-01)",
         "flavor": "kaas.small",

@@ -106,14 +106,56 @@ async fn without_port_security_and_with_two_networks_on_one_subnet() {
     assert!(world.ledger().is_empty());
 }
 
+/// MetaKube's scenario 7. What differs: what was found is in the status of the Machine, not in its description, which
+/// stays as its user wrote it; where there are several zones or subnets the cloud chooses.
 #[tokio::test(start_paused = true)]
 async fn a_network_that_is_the_only_one_needs_no_name() {
     for networks in [json!([]), json!([{"subnet": world::SUBNET}])] {
         let world = World::new();
-        let order = order(1, with(parameters(), "networks", networks));
+        let mut sparse = with(parameters(), "networks", networks.clone());
+        for field in ["region", "availabilityZone"] {
+            sparse.as_object_mut().unwrap().remove(field);
+        }
+        let order = order(1, sparse);
         let mut memory = Memory::default();
-        world::create(&world.provider(), &order, &mut memory).await.unwrap();
+        let made = world::create(&world.provider(), &order, &mut memory).await.unwrap();
         assert_eq!(world.ledger().ports.len(), 1);
+        assert!(memory.0["networks"].len() >= 36, "{memory:?}");
+        assert!(made.zone.is_some());
+
+        world.make("/network/v2.0/networks", json!({"network": {"name": "second"}})).await;
+        let next = world::order(2, order.claim.parameters);
+        let second = world::create(&world.provider(), &next, &mut Memory::default()).await;
+        match second.map_err(|error| error.to_string()) {
+            Ok(_) => assert_ne!(networks, json!([]), "a subnet tells its network"),
+            Err(error) => {
+                assert_eq!(networks, json!([]), "{error}");
+                assert!(error.contains("second") && error.contains(GROUP), "{error}");
+            }
+        }
+    }
+}
+
+/// In MetaKube the first match wins; here nobody guesses.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_fits_twice_is_refused_with_the_ids() {
+    let cases = [
+        ("networks", json!([{"network": GROUP}]), "/network/v2.0/networks", "network"),
+        ("securityGroups", json!([GROUP]), "/network/v2.0/security-groups", "security_group"),
+    ];
+    for (field, value, path, kind) in cases {
+        let world = World::new();
+        let provider = world.provider();
+        let order = order(1, with(parameters(), field, value));
+        assert!(provider.create(&order, &Memory::default()).await.is_ok(), "{field}");
+        world.make(path, json!({kind: {"name": GROUP}})).await;
+        let error = world.provider().create(&order, &Memory::default()).await.unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{field}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(field) && text.contains("give one of the ids"), "{text}");
+        let ids = text.split([' ', ',']).filter(|it| it.len() == 36);
+        assert_eq!(ids.count(), 2, "{text}");
+        assert_eq!(world.ledger().servers_made, 0);
     }
 }
 

@@ -145,6 +145,30 @@ impl World {
     pub fn ledger(&self) -> Ledger {
         self.cloud.ledger()
     }
+
+    /// Has the project's user make something by hand.
+    pub async fn make(&self, path: &str, what: Value) {
+        let login = json!({"auth": {
+            "identity": {"methods": ["password"], "password": {"user": {
+                "name": "drover", "domain": {"name": "Default"}, "password": "password",
+            }}},
+            "scope": {"project": {"name": "drover", "domain": {"name": "Default"}}},
+        }});
+        let answer = self.post("", "/identity/v3/auth/tokens", &login).await;
+        let token = answer.headers()["x-subject-token"].to_str().unwrap().to_owned();
+        let answer = self.post(&token, path, &what).await;
+        let (status, body) = (answer.status(), answer.into_body().collect().await.unwrap());
+        assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body.to_bytes()));
+    }
+
+    async fn post(&self, token: &str, path: &str, body: &Value) -> Answer {
+        let request = Request::post(format!("http://cloud.lab{path}"))
+            .header("content-type", "application/json")
+            .header("x-auth-token", token)
+            .body(Full::new(Bytes::from(body.to_string())))
+            .unwrap();
+        self.cloud.router().oneshot(request).await.expect("a router does not fail")
+    }
 }
 
 /// The parameters of the documentation's manifest.

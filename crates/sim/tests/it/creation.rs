@@ -1,15 +1,18 @@
 //! How machines come into being when the cloud is short of something, and what a Gardener class asks for.
 
-use crate::manifests::{good, unharmed, with};
+use crate::manifests::{good, secret, unharmed, with};
+use crate::secrets::{key, own_credentials};
+use crate::workload::reason;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use drover_api::{Machine, MachineSet, Phase, Resolved, describe, find_condition};
+use drover_api::{Machine, MachineSet, Phase, Resolved, describe, find_condition, labels};
 use drover_lab::cloud::{Cloud, Effect, Fault, Quotas};
 use drover_plan::bootstrap::BootstrapToken;
 use drover_plan::machine::{Settings, user_data};
 use drover_sim::faults::Life;
 use drover_sim::stage::{NAMESPACE, Stage, Working};
 use k8s_openapi::api::core::v1::Event;
-use kube::api::{DeleteParams, ListParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -33,23 +36,91 @@ fn calls(stage: &Stage) -> u64 {
     cloud(stage).ledger().calls.values().sum()
 }
 
-/// How many Events of this reason there are on objects of this kind.
-async fn events(stage: &Stage, reason: &str, kind: &str) -> anyhow::Result<usize> {
+/// The names of the objects of this kind that have an Event of this reason, once for each Event.
+async fn events(stage: &Stage, reason: &str, kind: &str) -> anyhow::Result<Vec<String>> {
     let all = Api::<Event>::namespaced(stage.admin.clone(), NAMESPACE);
-    let all = all.list(&ListParams::default()).await?.items;
-    let meant = |event: &&Event| {
+    let all = all.list(&ListParams::default()).await?.items.into_iter();
+    let meant = all.filter(|event| {
         event.reason.as_deref() == Some(reason)
             && event.involved_object.kind.as_deref() == Some(kind)
+    });
+    Ok(meant.filter_map(|event| event.involved_object.name).collect())
+}
+
+async fn sets(stage: &Stage) -> anyhow::Result<Vec<MachineSet>> {
+    let sets = Api::<MachineSet>::namespaced(stage.admin.clone(), NAMESPACE);
+    Ok(sets.list(&ListParams::default()).await?.items)
+}
+
+/// MetaKube's scenario 1. What differs: a server carries the UID of its machine as `drover-machine`, and in a tag.
+#[tokio::test(start_paused = true)]
+async fn metakube_1_a_pool_of_three_is_one_set_three_machines_and_three_servers()
+-> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    stage.apply_example(3).await?;
+    let whole = stage.whole(3, &BTreeSet::new(), CHAPTER).await?;
+    let sets = sets(&stage).await?;
+    assert_eq!(sets.len(), 1);
+    let set = &sets[0];
+    let owner = |owners: &[OwnerReference]| match owners {
+        [one] if one.controller == Some(true) => (one.kind.clone(), one.uid.clone()),
+        other => panic!("one owner, and it controls: {other:?}"),
     };
-    Ok(all.iter().filter(meant).count())
+    let pool = stage.pools().get("nodes").await?.uid().unwrap_or_default();
+    assert_eq!(owner(set.owner_references()), ("MachineDeployment".to_owned(), pool));
+    assert_eq!(set.annotations()[labels::REVISION], "1");
+    let hash = &set.labels()[labels::TEMPLATE_HASH];
+    for machine in &whole.machines {
+        let uid = set.uid().unwrap_or_default();
+        assert_eq!(owner(machine.owner_references()), ("MachineSet".to_owned(), uid));
+        assert_eq!(&machine.labels()[labels::TEMPLATE_HASH], hash);
+        for finalizer in [labels::FINALIZER_SERVER, labels::FINALIZER_NODE] {
+            assert!(machine.finalizers().contains(&finalizer.to_owned()), "{finalizer}");
+        }
+    }
+    let servers = whole.cloud.servers.iter().map(|it| it.metadata["drover-machine"].clone());
+    assert_eq!(servers.collect::<BTreeSet<_>>(), whole.uids());
+    unharmed(&manager);
+    manager.end().await
+}
+
+/// MetaKube's scenario 8. What differs: for a key that is missing no variable of the manager stands in. It is named and
+/// waited for: a deletion with other credentials would find nothing and take that for the end.
+#[tokio::test(start_paused = true)]
+async fn metakube_8_credentials_by_reference_resolve_and_a_missing_key_is_named()
+-> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "who", "namespace": NAMESPACE }, "data": { "user": "drover" },
+    });
+    stage.create(&config).await?;
+    stage.create(&secret("cloud", json!({ "passwort": "password" }))).await?;
+    let user = json!({"configMapKeyRef": {"namespace": NAMESPACE, "name": "who", "key": "user"}});
+    let given = json!({
+        "username": user, "password": key("cloud", "password"),
+        "domainName": "Default", "projectName": "drover",
+    });
+    let machine = own_credentials(good("Machine", "lone"), "/spec", &stage, &given);
+    stage.create(&machine).await?;
+    let message = reason(&stage, "lone", "Ready", "CredentialsMissing").await?;
+    assert!(message.contains("key password of Secret kube-system/cloud"), "{message}");
+    assert_eq!(calls(&stage), 0, "the cloud is not even asked");
+    let found = Patch::Merge(json!({ "stringData": { "password": "password" } }));
+    let secrets = stage.api(&secret("cloud", json!({})));
+    secrets.patch("cloud", &PatchParams::default(), &found).await?;
+    reason(&stage, "lone", "Ready", "NodeReady").await?;
+    stage.machines().delete("lone", &DeleteParams::default()).await?;
+    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    unharmed(&manager);
+    manager.end().await
 }
 
 /// The message of the condition CircuitOpen of the pool and of its set.
 async fn circuit(stage: &Stage) -> anyhow::Result<[Option<String>; 2]> {
     let open = drover_api::ConditionType::CircuitOpen;
     let pool = stage.pools().get("nodes").await?.status.unwrap_or_default();
-    let sets = Api::<MachineSet>::namespaced(stage.admin.clone(), NAMESPACE);
-    let sets = sets.list(&ListParams::default()).await?.items;
+    let sets = sets(stage).await?;
     let of_sets = sets.iter().filter_map(|set| set.status.as_ref());
     let of_set = of_sets.filter_map(|status| find_condition(&status.conditions, open)).next();
     let words = |it: &drover_api::Condition| format!("{}: {}", it.reason, it.message);
@@ -72,14 +143,14 @@ async fn an_outage_of_an_hour_costs_a_pool_of_fifty_few_calls() -> anyhow::Resul
             assert!(words.starts_with("CloudUnavailable") || words.contains("503"), "{words}");
         }
         for kind in ["MachineSet", "MachineDeployment"] {
-            assert_eq!(events(&stage, "CircuitOpened", kind).await?, 1, "{kind}");
+            assert_eq!(events(&stage, "CircuitOpened", kind).await?.len(), 1, "{kind}");
         }
         cloud(&stage).set_faults(vec![]);
         let whole = stage.whole(50, &BTreeSet::new(), 15 * MINUTE).await?;
         assert_eq!(whole.made_twice(), None);
         assert_eq!(circuit(&stage).await?, [None, None]);
         for kind in ["MachineSet", "MachineDeployment"] {
-            assert_eq!(events(&stage, "CircuitClosed", kind).await?, 1, "{kind}");
+            assert_eq!(events(&stage, "CircuitClosed", kind).await?.len(), 1, "{kind}");
         }
         unharmed(&manager);
         manager.end().await?;
@@ -110,6 +181,11 @@ async fn scenario_19_a_quota_is_told_and_the_pool_recovers_when_it_is_raised() -
         let code = status.last_operation.and_then(|it| it.error_code);
         assert_eq!(code.as_deref(), Some("ResourceExhausted"));
     }
+    let mut told = events(&stage, "QuotaExceeded", "Machine").await?;
+    told.sort();
+    let mut names: Vec<String> = short.iter().map(|it| it.name_any()).collect();
+    names.sort();
+    assert_eq!(told, names, "each says it once, however often it was refused");
     let tries = census.cloud.count("compute POST /servers") - 2;
     assert!(tries <= 4 * 3 + 10, "{tries} tries in an hour");
     let words = circuit(&stage).await?[0].clone().unwrap_or_default();
@@ -285,13 +361,6 @@ fn foreign_user_data(stage: &Stage) -> anyhow::Result<String> {
     assert!(text.contains("abcdef.0123456789abcdef") && text.contains("placeholder-of-the-name"));
     let text = text.replace("abcdef.0123456789abcdef", "<<BOOTSTRAP_TOKEN>>");
     Ok(text.replace("placeholder-of-the-name", "<<MACHINE_NAME>>"))
-}
-
-fn secret(name: &str, data: Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-        "metadata": {"name": name, "namespace": NAMESPACE}, "stringData": data,
-    })
 }
 
 /// Gardener's pair of Secrets, and the one Secret that holds both; no nodeTemplate in either class.

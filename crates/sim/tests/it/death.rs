@@ -7,8 +7,8 @@ use crate::workload::{
     workload,
 };
 use drover_api::Phase;
-use drover_lab::cloud::{Effect, Fault};
-use drover_sim::faults::Life;
+use drover_lab::cloud::{Effect, Fault, Quotas};
+use drover_sim::faults::{Call, Life};
 use drover_sim::scenario::restart;
 use drover_sim::stage::{NAMESPACE, Stage};
 use kube::ResourceExt;
@@ -16,6 +16,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The pool of these tests.
@@ -153,7 +154,17 @@ async fn long_end(stage: &Stage, name: &str, at: u64) -> anyhow::Result<Arc<Life
     builder.end().await?;
 
     let life = Life::until(at, restart::counts);
-    let first = stage.work(stage.wires(&life))?;
+    under_two(stage, &life, asked_withdrawn_held_and_forced(stage, name)).await?;
+    Ok(life)
+}
+
+/// Tells a story under a manager of this life, and when that is over under its successor.
+async fn under_two(
+    stage: &Stage,
+    life: &Arc<Life>,
+    story: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let first = stage.work(stage.wires(life))?;
     let is_told = CancellationToken::new();
     let heir = async {
         tokio::select! {
@@ -164,17 +175,46 @@ async fn long_end(stage: &Stage, name: &str, at: u64) -> anyhow::Result<Arc<Life
     };
     let story = async {
         let _end = is_told.clone().drop_guard();
-        asked_withdrawn_held_and_forced(stage, name).await
+        story.await
     };
     let (told, second) = tokio::join!(story, heir);
     first.stop.cancel();
     let last = life.log().last().cloned().unwrap_or_default();
     told.map_err(|error| error.context(format!("its last call was {last}")))?;
     match second {
-        Some(second) => second?.end().await?,
-        None => first.end().await?,
+        Some(second) => second?.end().await,
+        None => first.end().await,
     }
-    Ok(life)
+}
+
+/// A set writes down that its circuit is open, until when and who tries: it dies after each of these writes.
+#[tokio::test(start_paused = true)]
+async fn no_death_amid_an_open_circuit_loses_a_machine_or_asks_more_often() -> anyhow::Result<()> {
+    const SHORT: u32 = 4;
+    let writes = |call: &Call| call.is_write() && call.path.contains("/machinesets/");
+    for at in 1.. {
+        let stage = Stage::start().await?;
+        let cloud = stage.cloud()?;
+        cloud.set_quotas(Quotas { instances: 0, ..Quotas::default() });
+        let story = async {
+            stage.apply_example(SHORT).await?;
+            tokio::time::sleep(Duration::from_secs(1800)).await;
+            let tried = cloud.ledger().count("compute POST /servers");
+            assert!(tried <= 2 * u64::from(SHORT) + 8, "{tried} tries in half an hour");
+            cloud.set_quotas(Quotas::default());
+            let whole = stage.whole(SHORT as usize, &BTreeSet::new(), CHAPTER).await?;
+            assert_eq!(whole.made_twice(), None);
+            assert_eq!(whole.cloud.servers_made, u64::from(SHORT), "{whole}");
+            Ok(())
+        };
+        let life = Life::until(at, writes);
+        under_two(&stage, &life, story).await?;
+        if life.calls() < at {
+            assert!(at > 6, "such a story is more than {at} writes");
+            break;
+        }
+    }
+    Ok(())
 }
 
 async fn asked_withdrawn_held_and_forced(stage: &Stage, name: &str) -> anyhow::Result<()> {

@@ -53,15 +53,54 @@ async fn full_deletion_order() -> anyhow::Result<()> {
     manager.end().await
 }
 
-/// Gardener's #1055 and MetaKube's scenario 32: a Node that is deleted takes its machine with it.
-#[tokio::test(start_paused = true)]
-async fn kubectl_delete_node_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()> {
-    let (stage, manager, machines) = two_nodes().await?;
-    stage.nodes().delete(&machines[0].name_any(), &DeleteParams::default()).await?;
-    let old = machines[0].uid().into_iter().collect();
+/// Waits until a machine of two is replaced, once, and its pod of `web` runs again.
+async fn replaced_once(stage: &Stage, machine: &drover_api::Machine) -> anyhow::Result<()> {
+    let old = machine.uid().into_iter().collect();
     let whole = stage.whole(2, &old, Duration::from_secs(1800)).await?;
     assert_eq!(whole.cloud.servers_made, 3, "one replacement");
     assert_eq!(whole.made_twice(), None);
+    assert_ne!(node_of(&running(stage, "web", 1).await?[0]), machine.name_any());
+    Ok(())
+}
+
+/// Two nodes with one pod of `web`, and the machine that it runs on.
+async fn two_nodes_with_web()
+-> anyhow::Result<(Stage, drover_sim::stage::Working, drover_api::Machine)> {
+    let (stage, manager, _) = two_nodes().await?;
+    stage.create(&workload("web", 1)).await?;
+    let node = node_of(&running(&stage, "web", 1).await?[0]);
+    let machine = stage.machines().get(&node).await?;
+    Ok((stage, manager, machine))
+}
+
+/// Gardener's #1055 and MetaKube's scenario 32: a Node that is deleted takes its machine with it.
+#[tokio::test(start_paused = true)]
+async fn kubectl_delete_node_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()> {
+    let (stage, manager, machine) = two_nodes_with_web().await?;
+    stage.nodes().delete(&machine.name_any(), &DeleteParams::default()).await?;
+    replaced_once(&stage, &machine).await?;
+    manager.end().await
+}
+
+/// MetaKube's scenario 32 with a Node that something holds: it is drained first, within its budgets.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_that_is_held_is_drained_before_its_replacement() -> anyhow::Result<()> {
+    let (stage, manager, machine) = two_nodes_with_web().await?;
+    let name = machine.name_any();
+    stage.create(&budget("web", 1)).await?;
+    let hold =
+        |finalizers: Value| Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
+    let params = PatchParams::default();
+    stage.nodes().patch(&name, &params, &hold(json!(["example.com/inventory"]))).await?;
+    stage.nodes().delete(&name, &DeleteParams::default()).await?;
+    reason(&stage, &name, "Drained", "BudgetUnsatisfiable").await?;
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!(node_of(&running(&stage, "web", 1).await?[0]), name, "its budget holds it");
+    let relaxed = Patch::Merge(json!({ "spec": { "minAvailable": 0 } }));
+    stage.api(&budget("web", 0)).patch("web", &params, &relaxed).await?;
+    gone(&stage, &machine).await?;
+    stage.nodes().patch(&name, &params, &hold(Value::Null)).await?;
+    replaced_once(&stage, &machine).await?;
     manager.end().await
 }
 
@@ -69,15 +108,11 @@ async fn kubectl_delete_node_ends_in_clean_up_and_one_replacement() -> anyhow::R
 #[tokio::test(start_paused = true)]
 async fn a_server_deleted_in_openstack_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()>
 {
-    let (stage, manager, machines) = two_nodes().await?;
-    let name = machines[0].name_any();
+    let (stage, manager, machine) = two_nodes_with_web().await?;
     let servers = stage.census().await?.cloud.servers;
-    let server = servers.iter().find(|it| it.name == name).expect("its server");
+    let server = servers.iter().find(|it| it.name == machine.name_any()).expect("its server");
     assert!(stage.cloud()?.vanish(&server.id));
-    let old = machines[0].uid().into_iter().collect();
-    let whole = stage.whole(2, &old, Duration::from_secs(1800)).await?;
-    assert_eq!(whole.cloud.servers_made, 3, "one replacement");
-    assert_eq!(whole.made_twice(), None);
+    replaced_once(&stage, &machine).await?;
     manager.end().await
 }
 
@@ -178,6 +213,36 @@ async fn a_request_for_deletion_is_withdrawn_and_made_again() -> anyhow::Result<
         );
     }
     gone(&stage, &machine).await?;
+    manager.end().await
+}
+
+/// Mirantis: a machine of a pool whose deletion is asked for is drained, deleted, and replaced: to have fewer, lower the
+/// replicas first.
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_a_pool_that_is_asked_to_go_is_replaced() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let manager = stage.work(stage.wires(&Life::long()))?;
+    let value = mirantis("lone")["spec"]["providerSpec"]["value"].clone();
+    let pool = good("MachineDeployment", "nodes");
+    let pool = with(pool, "/spec/template/spec/providerSpec/value", value);
+    stage.create(&with(pool, "/spec/replicas", json!(1))).await?;
+    let up = async |old: Option<&drover_api::Machine>| {
+        until("the machine is Running", async || {
+            let machine = stage.census().await?.machines.into_iter().next();
+            let status = machine.as_ref().and_then(|it| it.status.as_ref());
+            let runs = status.is_some_and(|it| it.phase == Some(drover_api::Phase::Running));
+            let is_new = machine.as_ref().map(|it| it.uid()) != old.map(|it| it.uid());
+            Ok(machine.filter(|_| runs && is_new))
+        })
+        .await
+    };
+    let first = up(None).await?;
+    let ask = json!({ "spec": { "providerSpec": { "value": { "delete": true } } } });
+    change(&stage, &first.name_any(), ask).await?;
+    let second = up(Some(&first)).await?;
+    let census = stage.census().await?;
+    assert_eq!((census.machines.len(), census.cloud.servers.len()), (1, 1), "{census}");
+    assert_eq!(preparation(&second), (None, String::new()), "it is asked of the first alone");
     manager.end().await
 }
 

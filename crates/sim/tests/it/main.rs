@@ -12,5 +12,6 @@ mod oddities;
 mod secrets;
 mod storm;
 mod story;
+mod timing;
 mod volumes;
 mod workload;

@@ -47,6 +47,14 @@ pub fn good(kind: &str, name: &str) -> Value {
     object
 }
 
+/// A Secret with these texts.
+pub fn secret(name: &str, texts: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name, "namespace": NAMESPACE }, "stringData": texts,
+    })
+}
+
 /// The object with another value at this place; the objects around it are made as needed.
 pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     let mut at = &mut object;
@@ -162,6 +170,7 @@ fn refused_others() -> Vec<Wrong> {
     ]
 }
 
+/// MetaKube's scenario 5, as far as a schema can tell.
 #[tokio::test(start_paused = true)]
 async fn what_a_schema_can_say_is_refused_at_the_door() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
@@ -326,6 +335,8 @@ pub fn unharmed(manager: &Working) {
     assert!(!text.contains("panicked"), "{text}");
 }
 
+/// MetaKube's scenarios 4 and 5. What differs: there is no webhook; what only a reader of a description can say is told
+/// by the machine, and nothing is made.
 #[tokio::test(start_paused = true)]
 async fn what_only_a_reader_can_say_is_reported_and_costs_nothing() -> anyhow::Result<()> {
     let stage = Stage::start().await?;

@@ -1,6 +1,6 @@
 //! No secret of the world is found in anything that Drover logs or writes, whatever goes wrong.
 
-use crate::manifests::{good, with};
+use crate::manifests::{good, secret, with};
 use crate::workload::{CHAPTER, reason};
 use axum::body::Body;
 use axum::response::Response;
@@ -169,15 +169,8 @@ async fn learn_tokens(stage: &Stage, known: &Known) -> anyhow::Result<()> {
     }
 }
 
-fn secret(name: &str, texts: Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret",
-        "metadata": { "name": name, "namespace": NAMESPACE }, "stringData": texts,
-    })
-}
-
 /// A description with these credentials of its own.
-fn own_credentials(object: Value, spec: &str, stage: &Stage, given: &Value) -> Value {
+pub fn own_credentials(object: Value, spec: &str, stage: &Stage, given: &Value) -> Value {
     let endpoint = json!(format!("{}/identity/v3", stage.world.cloud_url()));
     let at = |field: &str| format!("{spec}/providerSpec/value/cloudProviderSpec/{field}");
     let object = with(object, &at("identityEndpoint"), endpoint);
@@ -185,7 +178,8 @@ fn own_credentials(object: Value, spec: &str, stage: &Stage, given: &Value) -> V
     given.fold(object, |object, (field, value)| with(object, &at(field), value.clone()))
 }
 
-fn key(secret: &str, key: &str) -> Value {
+/// A reference to a key of a Secret.
+pub fn key(secret: &str, key: &str) -> Value {
     json!({ "secretKeyRef": { "namespace": NAMESPACE, "name": secret, "key": key } })
 }
 

@@ -394,6 +394,46 @@ fn a_deletion_asked_for_in_the_description_can_be_withdrawn_while_it_drains() {
     );
 }
 
+/// Mirantis: `failed` is no end. The deletion goes on when its cause is mended or its policy relaxed, and so does its
+/// withdrawal.
+#[test]
+fn a_preparation_that_failed_goes_on_when_it_can() {
+    let shown = |plan: &Plan| {
+        plan.status.provider_status.clone().unwrap().prepare_deletion_phase.unwrap_or_default()
+    };
+    let failed = || {
+        let mut world = World::running();
+        world.pods = vec![pod("web", json!({}))];
+        world.description.as_mut().unwrap().delete = true;
+        world.passes(1);
+        world.trouble = Some("failed to evict".into());
+        assert_eq!(shown(&world.pass()), "failed");
+        world
+    };
+    let mut mended = failed();
+    mended.trouble = None;
+    mended.pods = vec![];
+    assert_eq!(shown(&mended.pass()), "completed");
+
+    let mut relaxed = failed();
+    relaxed.machine.spec.deletion_policy = Some(DeletionPolicy::Unsafe);
+    let plan = relaxed.pass();
+    assert_eq!(shown(&plan), "completed");
+    assert!(steps(&plan).contains(&"delete machine: DeletionRequested".to_owned()));
+
+    let mut withdrawn = failed();
+    withdrawn.description.as_mut().unwrap().delete = false;
+    let plan = withdrawn.pass();
+    assert_eq!(
+        (shown(&plan), steps(&plan)),
+        ("failed".into(), vec!["patch node: MaintenanceEnded".into()])
+    );
+    withdrawn.trouble = None;
+    let plan = withdrawn.pass();
+    assert_eq!(shown(&plan), "");
+    assert_eq!(plan.status.provider_status.unwrap().delete, Some(false));
+}
+
 /// Gardener: a Node that is deleted takes its machine with it, drained when something holds the Node.
 #[test]
 fn a_deleted_node_costs_the_machine_once() {
