@@ -4,7 +4,7 @@ DIR ?= .drover
 ARGS ?=
 WORLDS ?= lab kube
 
-.PHONY: dev kube-assets clients test lint bench bench-kube clean openstack-up openstack-down test-openstack record-openstack record-kube test-upstream
+.PHONY: dev kube-assets clients userdata-judges test lint bench bench-kube clean openstack-up openstack-down test-openstack record-openstack record-kube test-upstream
 
 dev: ## build, start the embedded world and drive it; ARGS="--demo --speed 20" for more
 	$(CARGO) run --quiet --package drover -- dev --data $(DIR) $(ARGS)
@@ -15,10 +15,14 @@ kube-assets: ## build a real Kubernetes control plane for the tests, once per ve
 clients: ## build the foreign clients that judge the lab, once per version; needs Go, Python 3 and a network
 	@tools/clients/setup.sh
 
+userdata-judges: ## make the programs that judge user-data, once per version; needs Go, Python 3, Debian's apt and a network
+	@tools/userdata/setup.sh
+
 test: ## every test of the workspace; with Go, also on a real control plane
 	@if command -v go >/dev/null; then tools/kube/build.sh >/dev/null \
 		|| echo "NOT RUN: tests on a real control plane, for it can't be built (see above)" >&2; fi
 	@tools/clients/setup.sh >/dev/null || true # it has said what it can't make
+	@tools/userdata/setup.sh >/dev/null || true # so has this
 	$(CARGO) test --workspace --lib --bins --tests
 
 test-upstream: ## tests that others wrote; prints how many of those that pass on the real thing pass on the lab; WORLDS=lab spares the real one

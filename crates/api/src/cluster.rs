@@ -5,6 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What the machines of a cluster share: its networks, its release, maintenance.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -108,4 +109,25 @@ pub struct ApiEndpoint {
     pub host: String,
     /// The TCP port.
     pub port: u16,
+}
+
+impl Cluster {
+    /// The labels that machines may ask for their Nodes, with the value that each must have, if it must
+    /// (Mirantis: `allowedNodeLabels` of the release). None where no list is kept.
+    #[must_use]
+    pub fn allowed_node_labels(&self) -> Option<BTreeMap<String, Option<String>>> {
+        let status = self.status.as_ref()?.provider_status.as_ref()?;
+        // Mirantis spells it either way.
+        let list = ["releaseRefs", "releaseRef"].into_iter().find_map(|name| {
+            status.get(name)?.get("current")?.get("allowedNodeLabels")?.as_array()
+        })?;
+        let text = |entry: &Value, name: &str| entry.get(name)?.as_str().map(str::to_owned);
+        let given = |value: &String| !value.is_empty();
+        let entries = list.iter();
+        Some(
+            entries
+                .filter_map(|it| Some((text(it, "key")?, text(it, "value").filter(given))))
+                .collect(),
+        )
+    }
 }

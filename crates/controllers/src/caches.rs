@@ -1,7 +1,7 @@
 //! The kinds the controllers watch, by what each is looked up, and what of it is kept.
 
 use crate::cache::{Cache, Key};
-use drover_api::{Machine, MachineClass, MachineDeployment, MachineSet, labels};
+use drover_api::{Cluster, Machine, MachineClass, MachineDeployment, MachineSet, labels};
 use drover_plan::certificate::{self, Asker};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
@@ -21,6 +21,7 @@ pub struct Caches {
     pub sets: Cache<MachineSet>,
     pub machines: Cache<Machine>,
     pub classes: Cache<MachineClass>,
+    pub clusters: Cache<Cluster>,
     pub nodes: Cache<Node>,
     pub pods: Cache<Pod>,
     pub budgets: Cache<PodDisruptionBudget>,
@@ -53,6 +54,7 @@ impl Default for Caches {
                 |_| {},
             ),
             classes: Cache::new(&[], |_| {}),
+            clusters: Cache::new(&[], |_| {}),
             nodes: Cache::new(&[node_provider_id], slim_node),
             pods: Cache::new(&[pod_node], slim_pod),
             budgets: Cache::new(&[|budget| budget.namespace().into_iter().collect()], |_| {}),
@@ -78,7 +80,7 @@ impl Caches {
             )+};
         }
         watch!(deployments, sets, machines, classes, nodes, pods, budgets, claims, attachments);
-        watch!(requests);
+        watch!(requests, clusters);
     }
 
     /// Waits until every kind was listed once: before that, absence means nothing.
@@ -87,6 +89,7 @@ impl Caches {
         self.sets.synced().await;
         self.machines.synced().await;
         self.classes.synced().await;
+        self.clusters.synced().await;
         self.nodes.synced().await;
         self.pods.synced().await;
         self.budgets.synced().await;
@@ -135,6 +138,23 @@ impl Caches {
         nodes.flat_map(|node| self.requests.by(REQUESTS_BY_ASKING_NODE, &node)).collect()
     }
 
+    /// The Cluster that this machine says it belongs to (Mirantis).
+    pub fn cluster_of(&self, machine: &Machine) -> Option<Arc<Cluster>> {
+        let name = machine.labels().get(labels::CLUSTER_NAME)?;
+        self.clusters.get(&Key::new(machine.namespace().unwrap_or_default(), name))
+    }
+
+    /// The machines that say they belong to this Cluster; asked for seldom.
+    pub fn machines_of_cluster(&self, cluster: &Cluster) -> Vec<Arc<Machine>> {
+        let name = cluster.name_any();
+        let mut machines = self.machines.all();
+        machines.retain(|machine| {
+            machine.namespace() == cluster.namespace()
+                && machine.labels().get(labels::CLUSTER_NAME) == Some(&name)
+        });
+        machines
+    }
+
     pub fn machines_of_class(&self, namespace: &str, name: &str) -> Vec<Arc<Machine>> {
         self.machines.by(MACHINES_BY_CLASS, &format!("{namespace}/{name}"))
     }
@@ -155,7 +175,7 @@ impl Caches {
     }
 
     pub fn machines_of_node_name(&self, node: &str) -> Vec<Arc<Machine>> {
-        match self.nodes.get(&crate::cache::Key::new("", node)) {
+        match self.nodes.get(&Key::new("", node)) {
             Some(node) => self.machines_of_node(&node),
             None => self.machines.by(MACHINES_BY_NODE, node),
         }

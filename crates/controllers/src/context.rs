@@ -10,7 +10,8 @@ use drover_provider::Clock;
 use drover_provider::Provider;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource, ResourceExt};
-use std::sync::Arc;
+use semver::Version;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shared by all controllers of one manager.
 pub struct Context {
@@ -23,9 +24,31 @@ pub struct Context {
     pub metrics: Metrics,
     pub troubles: AllTroubles,
     pub minds: Minds,
+    /// What the API server last said of its version.
+    pub api_server: Mutex<Option<Version>>,
 }
 
 impl Context {
+    /// Asks the API server for its version. One that does not tell is asked again with the next round; until
+    /// then what it said last counts.
+    pub async fn learn_version(&self) {
+        match self.client.apiserver_version().await {
+            Ok(info) => match Version::parse(info.git_version.trim_start_matches('v')) {
+                Ok(version) => *self.version() = Some(version),
+                Err(error) => {
+                    let version = &info.git_version;
+                    tracing::warn!(version, %error, "the API server's version cannot be read");
+                }
+            },
+            Err(error) => tracing::warn!(%error, "the API server does not tell its version"),
+        }
+    }
+
+    /// The API server's version, as far as it told.
+    pub fn version(&self) -> MutexGuard<'_, Option<Version>> {
+        self.api_server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells what happened to an object as an Event of its controller, if it has one.
     pub fn tell_owner<K: ResourceExt>(&self, object: &K, tone: Tone, reason: &str, note: &str) {
         let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));

@@ -18,6 +18,7 @@ use description::Described;
 use drover_api::{Machine, MachineStatus};
 use drover_plan::machine::{self as plan, Answer, Event, Observed, Plan, Question, Report, Step};
 use drover_plan::{Wake, node, reason::Reason};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -30,6 +31,8 @@ use std::time::Duration;
 
 /// How often one look may plan again because the cloud answered: enough for a promise and its act.
 const ROUNDS_MAX: usize = 4;
+/// Who owns what Drover applied to a Node.
+const FIELD_MANAGER: &str = "drover";
 /// When a look used up its rounds; it goes on right away, after the others had their turn.
 const NEXT_ROUNDS: Duration = Duration::ZERO;
 
@@ -81,9 +84,12 @@ async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
     let set = ctx.caches.set_of(machine);
     let plan = {
         let seen = Seen::gather(machine, &described, ctx);
+        let (cluster, api_server) = (ctx.caches.cluster_of(machine), ctx.version().clone());
         plan::plan(&Observed {
             machine,
             description: described.as_ref().map_err(String::as_str),
+            cluster: cluster.as_deref(),
+            api_server: api_server.as_ref(),
             nodes: &seen.nodes,
             pods: &seen.pods,
             budgets: &seen.budgets,
@@ -212,6 +218,18 @@ async fn take(
             return Ok(Some((Question::Delete, answer)));
         }
         Step::PatchNode { name, patch, why } => patch_node(&name, &patch, why, ctx).await?,
+        Step::PatchNodeStatus { name, patch, why } => {
+            let nodes = node_api(why, ctx);
+            let merge = PatchParams::default();
+            let patched = nodes.patch_status(&name, &merge, &Patch::Merge(patch)).await;
+            saw_node(patched, &name, ctx)?;
+        }
+        Step::ApplyNode { name, object, why } => {
+            let nodes = node_api(why, ctx);
+            let ours = PatchParams::apply(FIELD_MANAGER).force();
+            let applied = nodes.patch(&name, &ours, &Patch::Apply(object)).await;
+            saw_node(applied, &name, ctx)?;
+        }
         Step::DeleteNode { name, uid, why } => {
             ctx.metrics.step(why.as_str());
             let nodes = Api::<Node>::all(ctx.client.clone());
@@ -225,6 +243,7 @@ async fn take(
                 delete_exactly(&api, &Key::new("", name), &uid).await?;
             }
         }
+        Step::KeepToken { until } => keep_token(machine, until, ctx).await?,
         Step::DeleteToken => delete_token(machine, ctx).await?,
         Step::DeleteMachine { why } => delete(machine, why, ctx).await?,
         Step::Release { patch } => {
@@ -271,11 +290,36 @@ async fn delete_token(machine: &Machine, ctx: &Context) -> Result<(), Error> {
     Ok(())
 }
 
-/// A Node that is gone needs no patch.
+/// Gives a token more time when its machine got more; one call for each machine after a restart, and else
+/// none.
+async fn keep_token(machine: &Machine, until: Timestamp, ctx: &Context) -> Result<(), Error> {
+    let known = match ctx.minds.of(machine).token {
+        Known::Gone => return Ok(()),
+        Known::There(token) if token.expires >= until => return Ok(()),
+        Known::There(_) | Known::Nothing => {
+            let uid = machine.uid().unwrap_or_default();
+            token::keep(&ctx.client, &uid, until).await
+        }
+    };
+    let known = known.map_err(|source| Error::Token { machine: machine.name_any(), source })?;
+    ctx.minds.knows_token(machine, known.map_or(Known::Gone, Known::There));
+    Ok(())
+}
+
 async fn patch_node(name: &str, patch: &Value, why: Reason, ctx: &Context) -> Result<(), Error> {
+    let nodes = node_api(why, ctx);
+    let patched = nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    saw_node(patched, name, ctx)
+}
+
+fn node_api(why: Reason, ctx: &Context) -> Api<Node> {
     ctx.metrics.step(why.as_str());
-    let nodes = Api::<Node>::all(ctx.client.clone());
-    match nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+    Api::all(ctx.client.clone())
+}
+
+/// A Node that is gone needs no patch.
+fn saw_node(answer: Result<Node, kube::Error>, name: &str, ctx: &Context) -> Result<(), Error> {
+    match answer {
         Ok(written) => ctx.caches.nodes.saw(written),
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(source) => return Err(WriteError::new("patch", "Node", name, source).into()),

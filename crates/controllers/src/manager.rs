@@ -15,7 +15,7 @@ use crate::{certificate, machine, machine_deployment, machine_set, work};
 use drover_provider::Clock;
 use drover_provider::Provider;
 use kube::{Api, Client};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -120,6 +120,7 @@ impl Manager {
             metrics: self.metrics,
             troubles: AllTroubles::default(),
             minds: Minds::default(),
+            api_server: Mutex::default(),
         });
         let queues = Queues::default();
         let tasks = TaskTracker::new();
@@ -128,11 +129,17 @@ impl Manager {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = ctx.caches.synced() => start_workers(&ctx, &queues, &tasks, &stop),
+            () = ready(&ctx) => start_workers(&ctx, &queues, &tasks, &stop),
         }
         tasks.close();
         tasks.wait().await;
     }
+}
+
+/// Waits for all that has to be known before anything is decided.
+async fn ready(ctx: &Context) {
+    ctx.caches.synced().await;
+    ctx.learn_version().await;
 }
 
 fn start_workers(
@@ -175,7 +182,10 @@ async fn resync(ctx: Arc<Context>, queues: Queues, stop: CancellationToken) {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(RESYNC) => ctx.caches.enqueue_all(&queues),
+            () = tokio::time::sleep(RESYNC) => {
+                ctx.learn_version().await;
+                ctx.caches.enqueue_all(&queues);
+            }
         }
     }
 }

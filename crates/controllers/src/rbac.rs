@@ -41,6 +41,8 @@ const CLUSTER_RULES: &[Rule] = &[
     // Its UID marks the cluster's resources in the cloud.
     ("", &["namespaces"], &["kube-system"], &["get"]),
     ("", &["nodes"], &[], &["get", "list", "watch", "patch", "delete"]),
+    // Resources that no kubelet reports (Gardener: virtualCapacity).
+    ("", &["nodes/status"], &[], &["patch"]),
     ("", &["pods"], &[], &["get", "list", "watch", "delete"]),
     ("", &["pods/eviction"], &[], &["create"]),
     ("policy", &["poddisruptionbudgets"], &[], &["get", "list", "watch"]),

@@ -8,8 +8,9 @@ use crate::rbac::{BOOTSTRAP_GROUP, NAMESPACE};
 use drover_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
@@ -29,6 +30,8 @@ pub enum Error {
         "bootstrap token {name:?} was replaced or deleted just now; the next look makes a new one"
     )]
     Changed { name: String },
+    #[error("failed to renew bootstrap token {name:?}")]
+    Renew { name: String, source: kube::Error },
     #[error("failed to delete bootstrap token {name:?}")]
     Delete { name: String, source: kube::Error },
     #[error(
@@ -103,6 +106,46 @@ pub async fn ensure(
     Err(Error::Taken)
 }
 
+/// The token of this machine, good until then; None when there is none: its secret was told to one server
+/// and cannot be made again.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn keep(
+    client: &Client,
+    machine_uid: &str,
+    until: Timestamp,
+) -> Result<Option<Token>, Error> {
+    let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
+    for attempt in 0..ID_TRIES_MAX {
+        let id = id_of(machine_uid, attempt);
+        let name = secret_name(&id);
+        let found = secrets.get_opt(&name).await;
+        let Some(found) = found.map_err(|source| Error::Read { name: name.clone(), source })?
+        else {
+            return Ok(None);
+        };
+        if !is_of(&found, machine_uid) {
+            continue;
+        }
+        let Some((secret, expires)) = usable(&found, Timestamp::MIN) else { return Ok(None) };
+        let uid = found.uid();
+        if expires >= until {
+            return Ok(Some(Token { id, secret, uid, expires }));
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": { "uid": uid },
+            "stringData": { "expiration": in_seconds(until) },
+        }));
+        secrets
+            .patch(&name, &PatchParams::default(), &patch)
+            .await
+            .map_err(|source| Error::Renew { name, source })?;
+        return Ok(Some(Token { id, secret, uid, expires: until }));
+    }
+    Ok(None)
+}
+
 /// Deletes the token of this machine, if there is one. One call when there never was a collision.
 ///
 /// # Errors
@@ -160,7 +203,7 @@ async fn delete_one(secrets: &Api<Secret>, name: &str, uid: Option<String>) -> R
 }
 
 fn manifest(id: &str, secret: &str, bearer: Bearer<'_>, expires: Timestamp) -> Secret {
-    let expires = expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let expires = in_seconds(expires);
     let data = [
         ("token-id", id),
         ("token-secret", secret),
@@ -181,6 +224,11 @@ fn manifest(id: &str, secret: &str, bearer: Bearer<'_>, expires: Timestamp) -> S
     made.metadata.annotations =
         Some(BTreeMap::from([(labels::NODE_MACHINE.to_owned(), bearer.machine.to_owned())]));
     made
+}
+
+/// Kubernetes: a bootstrap token's expiration has whole seconds.
+fn in_seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn is_of(secret: &Secret, machine_uid: &str) -> bool {

@@ -37,7 +37,7 @@ pub fn connect(caches: &Caches, queues: &Queues) {
     while_deleting(caches, queues);
 }
 
-/// A deployment, a set, a class or a request itself.
+/// A deployment, a set, a class, a Cluster or a request itself.
 fn own_changes(caches: &Caches, queues: &Queues) {
     let to = queues.clone();
     caches.deployments.listen(move |change| {
@@ -66,6 +66,14 @@ fn own_changes(caches: &Caches, queues: &Queues) {
         each(change, |class| {
             let namespace = class.namespace().unwrap_or_default();
             for machine in of.machines_of_class(&namespace, &class.name_any()) {
+                to.machines.add_afresh(Key::of(machine.as_ref()), urgency(&machine));
+            }
+        });
+    });
+    let (to, of) = (queues.clone(), caches.clone());
+    caches.clusters.listen(move |change| {
+        each(change, |cluster| {
+            for machine in of.machines_of_cluster(cluster) {
                 to.machines.add_afresh(Key::of(machine.as_ref()), urgency(&machine));
             }
         });

@@ -9,6 +9,7 @@ mod draft;
 mod evacuate;
 mod join;
 mod mirantis;
+mod objection;
 mod phrase;
 pub mod placeholder;
 mod report;
@@ -24,13 +25,15 @@ use crate::drain::{Departure, PodKey, Refusal as EvictionRefusal};
 use crate::reason::Reason;
 use draft::Draft;
 use drover_api::{
-    CircuitStatus, DeletionPolicy, Machine, MachineStatus, ServerDescription, labels,
+    CircuitStatus, Cluster as ApiCluster, DeletionPolicy, Machine, MachineStatus, Phase,
+    ServerDescription, labels,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::ResourceExt;
+use semver::Version;
 use serde_json::Value;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -87,6 +90,10 @@ pub struct Observed<'a> {
     pub machine: &'a Machine,
     /// What its description says, or why it cannot be read.
     pub description: Result<&'a ServerDescription, &'a str>,
+    /// The Cluster that the machine says it belongs to, if there is one.
+    pub cluster: Option<&'a ApiCluster>,
+    /// The API server's version, as far as it told.
+    pub api_server: Option<&'a Version>,
     /// Nodes that may be the machine's: by provider ID, by name, by the label of their owner.
     pub nodes: &'a [Arc<Node>],
     /// The pods on these nodes.
@@ -248,6 +255,18 @@ pub enum Step {
         patch: Value,
         why: Reason,
     },
+    /// A merge patch of the status, with UID.
+    PatchNodeStatus {
+        name: String,
+        patch: Value,
+        why: Reason,
+    },
+    /// By server-side apply, taking the fields from whoever has them; with UID.
+    ApplyNode {
+        name: String,
+        object: Value,
+        why: Reason,
+    },
     DeleteNode {
         name: String,
         uid: String,
@@ -261,6 +280,10 @@ pub enum Step {
     /// Deletes VolumeAttachments, each by name and UID, of a server that is off.
     Detach {
         attachments: Vec<(String, String)>,
+    },
+    /// The bootstrap token is good until then, if it is still there.
+    KeepToken {
+        until: Timestamp,
     },
     /// The bootstrap token is of no more use.
     DeleteToken,
@@ -300,6 +323,10 @@ pub fn plan(seen: &Observed) -> Plan {
         match draft.node() {
             Some(node) if !create::is_unfinished(&draft) => join::follow(&mut draft, node),
             _ => create::go_on(&mut draft),
+        }
+        if draft.status.phase == Some(Phase::Failed) {
+            // Its server is not waited for any more: it is not to join either.
+            draft.step(Step::DeleteToken);
         }
     }
     birth::note_made(&mut draft);

@@ -7,9 +7,10 @@ mod tests;
 pub use health::{awaited_pod, complaint, gigabytes, illness};
 
 use crate::{drain, reason::Reason};
-use drover_api::{Machine, ServerDescription, labels};
+use drover_api::{Machine, ServerDescription, class_reference, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -96,6 +97,10 @@ pub struct Wanted {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
+    /// Resources that no kubelet reports.
+    pub capacity: BTreeMap<String, Quantity>,
+    /// Whether another value of a user's gives way. Gardener: it does; MetaKube: it stays.
+    pub insists: bool,
 }
 
 impl Wanted {
@@ -115,6 +120,8 @@ impl Wanted {
         wanted.annotations.extend(spec.metadata.annotations.clone());
         wanted.taints.retain(|taint| !spec.taints.iter().any(|it| mark(it) == mark(taint)));
         wanted.taints.extend(spec.taints.clone());
+        wanted.capacity.extend(description.into_iter().flat_map(|it| it.virtual_capacity.clone()));
+        wanted.insists = class_reference(spec).is_some();
         wanted
     }
 }
@@ -130,6 +137,24 @@ struct Synced {
     /// Key and effect, and the value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     taints: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    capacity: BTreeMap<String, String>,
+    /// Its startup taint went, which happens once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    started: bool,
+}
+
+impl Synced {
+    fn of(node: &Node) -> Self {
+        let text = node.annotations().get(labels::NODE_SYNCED);
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+}
+
+/// Whether the Node's startup taint went: whoever puts it on again means it.
+#[must_use]
+pub fn has_started(node: &Node) -> bool {
+    Synced::of(node).started
 }
 
 /// A taint's identity. Kubernetes: key and effect.
@@ -137,84 +162,157 @@ fn mark(taint: &Taint) -> String {
     format!("{}:{}", taint.key, taint.effect)
 }
 
-/// A merge patch that makes the Node carry what is wanted, or none when it does. What somebody else
-/// put there or changed stays as it is; what Drover put there and is no longer wanted goes.
-/// `also` is a taint to take away.
+/// The writes that make a Node carry what is wanted, in their order; none when it does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sync {
+    /// A merge patch of the status.
+    pub status: Option<Value>,
+    /// A merge patch of what server-side apply cannot do: taints are one list of many owners, and a label that
+    /// the kubelet registered with as well stays when only Drover gives it up.
+    pub merge: Option<Value>,
+    /// Server-side apply of all labels and annotations that are Drover's.
+    pub apply: Option<Value>,
+}
+
+/// What makes the Node carry what is wanted. What somebody else put there stays as it is; what Drover put there
+/// and is no longer wanted goes. `also` is a startup taint to take away.
 #[must_use]
-pub fn sync(machine: &Machine, node: &Node, wanted: &Wanted, also: Option<&str>) -> Option<Value> {
-    let past: Synced = node
-        .annotations()
-        .get(labels::NODE_SYNCED)
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let mut record = Synced::default();
-    let mut labels = Map::new();
-    merge(&past.labels, node.labels(), &wanted.labels, &mut record.labels, &mut labels);
-    let mut annotations = Map::new();
-    merge(
-        &past.annotations,
-        node.annotations(),
-        &wanted.annotations,
-        &mut record.annotations,
-        &mut annotations,
-    );
+pub fn sync(machine: &Machine, node: &Node, wanted: &Wanted, also: Option<&str>) -> Sync {
+    let past = Synced::of(node);
+    let mut record = Synced { started: past.started || also.is_some(), ..Synced::default() };
+    let labels = merged(&past.labels, node.labels(), &wanted.labels, wanted.insists);
+    let annotations =
+        merged(&past.annotations, node.annotations(), &wanted.annotations, wanted.insists);
     let uid = machine.uid().unwrap_or_default();
     let name = format!("{}/{}", machine.namespace().unwrap_or_default(), machine.name_any());
-    force(node.labels(), labels::NODE_OWNED_BY, uid, &mut labels);
-    force(node.annotations(), labels::NODE_MACHINE, name, &mut annotations);
+    let status = capacity_patch(&past, node, wanted, &mut record);
     let new_taints = merged_taints(&past, node, wanted, also, &mut record);
-    if record != past {
-        let text = serde_json::to_string(&record).expect("three maps of texts are JSON");
-        annotations.insert(labels::NODE_SYNCED.to_owned(), text.into());
+    record.labels = labels.own;
+    record.annotations = annotations.own;
+    let is_news = record != past;
+    let note = serde_json::to_string(&record).expect("maps of texts are JSON");
+    let mut own = (record.labels, record.annotations);
+    own.0.insert(labels::NODE_OWNED_BY.to_owned(), uid);
+    own.1.insert(labels::NODE_MACHINE.to_owned(), name);
+    let in_step = |has: &BTreeMap<String, String>, all: &BTreeMap<String, String>| {
+        all.iter().all(|(key, value)| has.get(key) == Some(value))
+    };
+    let is_applied = in_step(node.labels(), &own.0) && in_step(node.annotations(), &own.1);
+    let mut merge = Merge::of(node, labels.gone, annotations.gone, new_taints);
+    if is_applied && is_news && merge.is_needed() {
+        // The note goes with the other write.
+        merge.annotations.insert(labels::NODE_SYNCED.to_owned(), note.into());
+        return Sync { status, merge: merge.patch(), apply: None };
+    }
+    if is_news || past != Synced::default() {
+        own.1.insert(labels::NODE_SYNCED.to_owned(), note);
+    }
+    let apply = (!is_applied || is_news).then(|| {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": node.metadata.name, "uid": node.metadata.uid,
+                "labels": own.0, "annotations": own.1,
+            },
+        })
+    });
+    Sync { status, merge: merge.patch(), apply }
+}
+
+/// A merge patch in the making.
+struct Merge<'a> {
+    node: &'a Node,
+    labels: Map<String, Value>,
+    annotations: Map<String, Value>,
+    taints: Option<Vec<Taint>>,
+}
+
+impl<'a> Merge<'a> {
+    fn of(
+        node: &'a Node,
+        labels: Vec<String>,
+        annotations: Vec<String>,
+        taints: Option<Vec<Taint>>,
+    ) -> Self {
+        let gone = |keys: Vec<String>| keys.into_iter().map(|key| (key, Value::Null)).collect();
+        Self { node, labels: gone(labels), annotations: gone(annotations), taints }
     }
 
-    let mut metadata = Map::new();
-    for (name, changes) in [("labels", labels), ("annotations", annotations)] {
-        if !changes.is_empty() {
-            metadata.insert(name.to_owned(), changes.into());
+    fn is_needed(&self) -> bool {
+        !self.labels.is_empty() || !self.annotations.is_empty() || self.taints.is_some()
+    }
+
+    fn patch(self) -> Option<Value> {
+        if !self.is_needed() {
+            return None;
         }
-    }
-    let mut patch = Map::new();
-    if let Some(taints) = new_taints {
-        // A list is replaced whole, so nobody may have changed it in the meantime.
-        metadata.insert("resourceVersion".to_owned(), json!(node.metadata.resource_version));
-        patch.insert("spec".to_owned(), json!({ "taints": taints }));
-    }
-    if metadata.is_empty() {
-        return None;
-    }
-    metadata.insert("uid".to_owned(), json!(node.metadata.uid));
-    patch.insert("metadata".to_owned(), metadata.into());
-    Some(patch.into())
-}
-
-fn force(has: &BTreeMap<String, String>, key: &str, value: String, patch: &mut Map<String, Value>) {
-    if has.get(key) != Some(&value) {
-        patch.insert(key.to_owned(), value.into());
+        let mut metadata = Map::new();
+        for (name, changes) in [("labels", self.labels), ("annotations", self.annotations)] {
+            if !changes.is_empty() {
+                metadata.insert(name.to_owned(), changes.into());
+            }
+        }
+        metadata.insert("uid".to_owned(), json!(self.node.metadata.uid));
+        let mut patch = Map::new();
+        if let Some(taints) = self.taints {
+            // A list is replaced whole, so nobody may have changed it in the meantime.
+            let version = json!(self.node.metadata.resource_version);
+            metadata.insert("resourceVersion".to_owned(), version);
+            patch.insert("spec".to_owned(), json!({ "taints": taints }));
+        }
+        patch.insert("metadata".to_owned(), metadata.into());
+        Some(patch.into())
     }
 }
 
-fn merge(
+/// Some labels or annotations as they should be.
+struct Merged {
+    /// Those that are Drover's.
+    own: BTreeMap<String, String>,
+    /// Those that were and are to go.
+    gone: Vec<String>,
+}
+
+fn merged(
     past: &BTreeMap<String, String>,
     has: &BTreeMap<String, String>,
     wanted: &BTreeMap<String, String>,
-    record: &mut BTreeMap<String, String>,
-    patch: &mut Map<String, Value>,
-) {
-    for (key, value) in wanted {
-        let present = has.get(key);
-        if present.is_none_or(|it| it == value || past.get(key) == Some(it)) {
-            record.insert(key.clone(), value.clone());
-            if present != Some(value) {
-                patch.insert(key.clone(), value.as_str().into());
-            }
-        }
+    insists: bool,
+) -> Merged {
+    let is_own = |key: &String, value: &String| {
+        has.get(key).is_none_or(|it| it == value || past.get(key) == Some(it) || insists)
+    };
+    let own = wanted.iter().filter(|(key, value)| is_own(key, value));
+    let gone = past.iter().filter(|(key, value)| {
+        !wanted.contains_key(*key) && has.get(*key).is_some_and(|it| it == *value || insists)
+    });
+    Merged {
+        own: own.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        gone: gone.map(|(key, _)| key.clone()).collect(),
     }
-    for (key, value) in past {
-        if !wanted.contains_key(key) && has.get(key) == Some(value) {
-            patch.insert(key.clone(), Value::Null);
-        }
-    }
+}
+
+/// A merge patch of the status by which the Node shows the resources wanted, or none when it does.
+fn capacity_patch(
+    past: &Synced,
+    node: &Node,
+    wanted: &Wanted,
+    record: &mut Synced,
+) -> Option<Value> {
+    let none = BTreeMap::new();
+    let has = node.status.as_ref().and_then(|status| status.capacity.as_ref()).unwrap_or(&none);
+    record.capacity = wanted.capacity.iter().map(|(key, it)| (key.clone(), it.0.clone())).collect();
+    let gone = past
+        .capacity
+        .keys()
+        .filter(|key| !wanted.capacity.contains_key(*key) && has.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let new = wanted.capacity.iter().filter(|(key, it)| has.get(*key) != Some(*it));
+    let new = new.map(|(key, it)| (key.clone(), Value::from(it.0.as_str())));
+    let capacity: Map<String, Value> = gone.chain(new).collect();
+    let uid = &node.metadata.uid;
+    (!capacity.is_empty())
+        .then(|| json!({ "metadata": { "uid": uid }, "status": { "capacity": capacity } }))
 }
 
 /// The Node's taints as they should be, or none when they are.
@@ -228,10 +326,11 @@ fn merged_taints(
     let value = |taint: &Taint| taint.value.clone().unwrap_or_default();
     let mut next: Vec<Taint> = Vec::new();
     for taint in taints(node) {
-        let ours = past.taints.get(&mark(taint)) == Some(&value(taint));
+        let known = past.taints.get(&mark(taint));
+        let ours = known == Some(&value(taint)) || (wanted.insists && known.is_some());
         match wanted.taints.iter().find(|it| mark(it) == mark(taint)) {
             _ if also == Some(taint.key.as_str()) => {}
-            Some(wish) if ours || value(wish) == value(taint) => {
+            Some(wish) if ours || wanted.insists || value(wish) == value(taint) => {
                 record.taints.insert(mark(wish), value(wish));
                 next.push(Taint { value: wish.value.clone(), ..taint.clone() });
             }

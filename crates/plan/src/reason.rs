@@ -54,6 +54,8 @@ reasons! {
     // Machine: making the server
     CircuitOpen => "the pool asks the cloud for no new server now",
     DescriptionUnderstood => "the description of the server can be used",
+    VersionSkew => "the kubelet's version does not go with the API server's",
+    LabelNotAllowed => "the cluster does not allow a label of the node",
     DescriptionInvalid => "the description of the server cannot be used",
     ServerOrdered => "the server is being made",
     ServerWaiting => "the cloud is at work",

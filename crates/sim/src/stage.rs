@@ -15,7 +15,7 @@ use drover_lab::openstack::project::Project;
 use drover_lab::world::{Config, Foreign, World};
 use drover_openstack::transport::{self, Transport};
 use drover_openstack::{OpenStack, Setup};
-use drover_plan::bootstrap::{Downloads, KubeletSettings};
+use drover_plan::bootstrap::{Downloads, KubeletSettings, Outside};
 use drover_plan::machine::Cluster;
 use drover_provider::Clock;
 use jiff::Timestamp;
@@ -237,6 +237,7 @@ impl Stage {
             domain: "cluster.local".to_owned(),
             kubelet: KubeletSettings::default(),
             downloads: Downloads::default(),
+            outside: Outside::default(),
         }
     }
 
@@ -252,12 +253,28 @@ impl Stage {
         Api::all(self.admin.clone())
     }
 
+    /// The example; with a kubelet of the API server's version where its own is too old for it.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub async fn example(&self) -> anyhow::Result<MachineDeployment> {
+        let mut example: MachineDeployment = serde_saphyr::from_str(EXAMPLE)?;
+        let server = self.admin.apiserver_version().await?.git_version;
+        let server = server.trim_start_matches('v').split(['+', '-']).next().unwrap_or_default();
+        let minor = |version: &str| version.split('.').nth(1).and_then(|it| it.parse::<u32>().ok());
+        let kubelet = &mut example.spec.template.spec.versions.kubelet;
+        if minor(kubelet) < minor(server).map(|minor| minor.saturating_sub(3)) {
+            server.clone_into(kubelet);
+        }
+        Ok(example)
+    }
+
     /// The example with so many replicas.
     ///
     /// # Errors
     /// What the API server answers.
     pub async fn apply_example(&self, replicas: u32) -> anyhow::Result<()> {
-        let mut example: MachineDeployment = serde_saphyr::from_str(EXAMPLE)?;
+        let mut example = self.example().await?;
         example.spec.replicas = replicas;
         if let Some(project) = &self.project {
             let spec = &mut example.spec.template.spec.provider_spec.value;

@@ -39,6 +39,11 @@ pub fn read(
     Ok(ServerDescription {
         credentials: credentials(class),
         user_data,
+        virtual_capacity: class
+            .node_template
+            .as_ref()
+            .map(|template| template.virtual_capacity.clone())
+            .unwrap_or_default(),
         ..described(server, OperatingSystem::Ubuntu { dist_upgrade_on_boot: false })
     })
 }

@@ -12,6 +12,7 @@ pub use fields::Resolved;
 pub use server::{AdditionalVolume, NetworkParameters, RootVolume, ServerParameters};
 
 use crate::{DeletionPolicy, MachineClass, MachineSpec, SecretReference};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt};
 
@@ -32,6 +33,8 @@ pub struct ServerDescription {
     pub kubelet: Option<semver::Version>,
     /// Labels of the Node beside those of the Machine's spec (Mirantis: `nodeLabels`).
     pub node_labels: BTreeMap<String, String>,
+    /// Resources that no kubelet reports and that the Node is to show (Gardener: `virtualCapacity`).
+    pub virtual_capacity: BTreeMap<String, Quantity>,
     /// Mirantis: the machine is to be deleted; can be withdrawn while it is drained.
     pub delete: bool,
     /// Mirantis: the machine is to be cordoned and drained, and to stay.
@@ -304,6 +307,7 @@ fn described(server: ServerParameters, os: OperatingSystem) -> ServerDescription
         user_data: UserDataSource::default(),
         kubelet: None,
         node_labels: BTreeMap::new(),
+        virtual_capacity: BTreeMap::new(),
         delete: false,
         maintenance: false,
         upgrade_index: None,

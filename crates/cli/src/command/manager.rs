@@ -1,11 +1,12 @@
 //! `drover manager`: the controllers alone, against any Kubernetes API server.
 
+use super::nodes::NodeArgs;
 use crate::probe;
 use anyhow::{Context, bail};
 use drover_api::{DeletionPolicy, GoDuration};
 use drover_controllers::manager::{Manager, Settings};
 use drover_openstack::{LOCAL_STORAGE, OpenStack};
-use drover_plan::bootstrap::{Downloads, KubeletSettings};
+use drover_plan::bootstrap::{Downloads, KubeletSettings, Outside};
 use drover_plan::machine::Cluster;
 use drover_provider::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -44,6 +45,8 @@ pub struct Args {
     /// Machines are servers and nothing more: no node is awaited, drained or deleted (Gardener: no target cluster)
     #[arg(long)]
     without_nodes: bool,
+    #[command(flatten)]
+    nodes: NodeArgs,
     #[command(flatten)]
     tuning: Tuning,
 }
@@ -89,10 +92,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         Some(id) => id,
         None => cluster_id(&client).await?,
     };
-    let nodes = match args.without_nodes {
+    let mut nodes = match args.without_nodes {
         true => Cluster::default(),
         false => node_settings(&client, args.node_api_server).await?,
     };
+    args.nodes.apply(&mut nodes)?;
     let local_storage = &args.tuning.local_storage_flavors;
     let provider = OpenStack::from_environment(args.os_cloud.as_deref(), local_storage)
         .context("reading the cloud's credentials (clouds.yaml or OS_* variables)")?;
@@ -166,6 +170,7 @@ pub async fn node_settings(client: &Client, url: Option<String>) -> anyhow::Resu
         domain: CLUSTER_DOMAIN.to_owned(),
         kubelet: KubeletSettings::default(),
         downloads: Downloads::default(),
+        outside: Outside::default(),
     })
 }
 

@@ -10,6 +10,7 @@ pub mod lab;
 pub mod manager;
 pub mod manifests;
 mod narrate;
+mod nodes;
 mod os_cloud;
 
 /// Parses `--speed`: how many times faster than life.

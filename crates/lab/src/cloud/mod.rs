@@ -199,6 +199,12 @@ impl Cloud {
         ledger::take(&state)
     }
 
+    /// The machine behind this server, as its hypervisor sees it.
+    #[must_use]
+    pub fn guest(&self, server: &str) -> Option<Guest> {
+        compute::guest(&self.shared.lock(), server)
+    }
+
     /// A clouds.yaml with `drover` (password) and `drover-appcred` (application credential).
     #[must_use]
     pub fn clouds_yaml(&self) -> String {

@@ -24,8 +24,9 @@ const HEARTBEAT_PERIOD: Duration = Duration::from_secs(300);
 const RESTART_MIN: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts to join.
 const RESTART_MAX: Duration = Duration::from_secs(160);
-/// Attempts to join before the machine gives up for good: with the pauses above, about two hours.
-const JOINS_MAX: u32 = 50;
+/// Attempts to join before the machine gives up for good: with the pauses above, about nine hours. A real one
+/// never does, but a simulated world is to come to rest.
+const JOINS_MAX: u32 = 200;
 /// Requests for a serving certificate that nobody answers before the kubelet goes on without.
 const SERVING_MAX: u32 = 5;
 /// How long a request for a serving certificate may stay unanswered.

@@ -1,11 +1,8 @@
 //! User-data for systems that boot with cloud-init.
 
-use super::files::{File, UnitState, base64, gzip, yaml};
+use super::files::{File, UnitState, yaml};
 use super::{Error, Parts};
 use serde::Serialize;
-
-/// Files longer than this many bytes are compressed; below it the words stay readable.
-const PLAIN_BYTES_MAX: usize = 1024;
 
 #[derive(Serialize)]
 struct CloudConfig<'a> {
@@ -17,18 +14,28 @@ struct CloudConfig<'a> {
     ssh_pwauth: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     package_upgrade: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    package_reboot_if_required: bool,
     write_files: Vec<WriteFile<'a>>,
     runcmd: Vec<Vec<String>>,
 }
 
 #[derive(Serialize)]
-struct WriteFile<'a> {
+pub(super) struct WriteFile<'a> {
     path: String,
     owner: &'static str,
     permissions: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    encoding: Option<&'static str>,
-    content: std::borrow::Cow<'a, str>,
+    content: &'a str,
+}
+
+impl<'a> WriteFile<'a> {
+    pub fn of(file: &'a File) -> Self {
+        Self::new(file.path.clone(), file.mode, &file.content)
+    }
+
+    fn new(path: String, mode: u32, content: &'a str) -> Self {
+        Self { path, owner: "root:root", permissions: format!("{mode:04o}"), content }
+    }
 }
 
 pub(super) fn render(
@@ -38,25 +45,23 @@ pub(super) fn render(
 ) -> Result<Vec<u8>, Error> {
     let unit_files = parts.units.iter().filter_map(|unit| match unit.state {
         UnitState::Enabled | UnitState::Present => {
-            Some(write_file(format!("/etc/systemd/system/{}", unit.name), 0o644, &unit.content))
+            Some(WriteFile::new(format!("/etc/systemd/system/{}", unit.name), 0o644, &unit.content))
         }
-        UnitState::DropIn => Some(write_file(
+        UnitState::DropIn => Some(WriteFile::new(
             format!("/etc/systemd/system/{}.d/10-drover.conf", unit.name),
             0o644,
             &unit.content,
         )),
         UnitState::Masked => None,
     });
-    let files = parts
-        .files
-        .iter()
-        .map(|File { path, mode, content }| write_file(path.clone(), *mode, content));
+    let files = parts.files.iter().map(WriteFile::of);
     let config = CloudConfig {
         hostname: machine_name,
         prefer_fqdn_over_hostname: true,
         ssh_authorized_keys: &parts.keys,
         ssh_pwauth: false,
         package_upgrade: dist_upgrade,
+        package_reboot_if_required: dist_upgrade,
         write_files: files.chain(unit_files).collect(),
         runcmd: commands(parts),
     };
@@ -76,15 +81,4 @@ fn commands(parts: &Parts) -> Vec<Vec<String>> {
         UnitState::Present | UnitState::DropIn => None,
     }));
     commands
-}
-
-fn write_file(path: String, mode: u32, content: &str) -> WriteFile<'_> {
-    let plain = content.len() <= PLAIN_BYTES_MAX;
-    WriteFile {
-        path,
-        owner: "root:root",
-        permissions: format!("{mode:04o}"),
-        encoding: (!plain).then_some("gz+b64"),
-        content: if plain { content.into() } else { base64(&gzip(content)).into() },
-    }
 }

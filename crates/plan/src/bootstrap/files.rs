@@ -1,6 +1,6 @@
 //! The files and units that a node is made of, whatever format carries them.
 
-use super::{CNI_PLUGINS_VERSION, Error, Input, OperatingSystem, kubelet};
+use super::{CNI_PLUGINS_VERSION, Error, Input, OperatingSystem, kubelet, outside};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::{Compression, GzBuilder};
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub(super) enum UnitState {
     DropIn,
 }
 
-fn file(path: &str, mode: u32, content: impl Into<String>) -> File {
+pub(super) fn file(path: &str, mode: u32, content: impl Into<String>) -> File {
     File { path: path.to_owned(), mode, content: content.into() }
 }
 
@@ -55,6 +55,7 @@ pub(super) fn files(input: &Input) -> Result<Vec<File>, Error> {
         file("/etc/systemd/journald.conf.d/size.conf", 0o644, "[Journal]\nSystemMaxUse=5G\n"),
         file("/opt/drover/setup", 0o755, setup(input)?),
     ];
+    files.extend(outside::files(input));
     if matches!(input.operating_system, OperatingSystem::Flatcar { .. }) {
         files.push(file("/etc/hostname", 0o644, format!("{}\n", input.machine_name)));
     }
@@ -69,20 +70,34 @@ pub(super) fn units(input: &Input) -> Vec<Unit> {
         unit(SETUP_UNIT, include_str!("drover-setup.service").to_owned(), UnitState::Enabled),
         unit("kubelet.service", kubelet::unit(input), UnitState::Present),
     ];
-    let OperatingSystem::Flatcar { disable_auto_update, disable_locksmith, disable_update_engine } =
-        input.operating_system
-    else {
-        return units;
+    let by_proxy = match input.outside.proxy {
+        Some(_) => format!("EnvironmentFile={}\n", outside::PROXY_FILE),
+        None => String::new(),
     };
-    // Flatcar's containerd reads a file below /usr, where nothing can be written.
-    let own_config = "[Service]\nExecStart=\n\
-         ExecStart=/usr/bin/containerd --config /etc/containerd/config.toml\n";
-    units.insert(0, unit("containerd.service", own_config.to_owned(), UnitState::DropIn));
-    if disable_auto_update || disable_locksmith {
-        units.push(unit("locksmithd.service", String::new(), UnitState::Masked));
+    let mut of_runtime = by_proxy.clone();
+    if let OperatingSystem::Flatcar {
+        disable_auto_update,
+        disable_locksmith,
+        disable_update_engine,
+        provisioning: _,
+    } = input.operating_system
+    {
+        // Flatcar's containerd reads a file below /usr, where nothing can be written.
+        of_runtime.push_str("ExecStart=\n");
+        of_runtime.push_str("ExecStart=/usr/bin/containerd --config /etc/containerd/config.toml\n");
+        if disable_auto_update || disable_locksmith {
+            units.push(unit("locksmithd.service", String::new(), UnitState::Masked));
+        }
+        if disable_auto_update || disable_update_engine {
+            units.push(unit("update-engine.service", String::new(), UnitState::Masked));
+        } else if !by_proxy.is_empty() {
+            let content = format!("[Service]\n{by_proxy}");
+            units.push(unit("update-engine.service", content, UnitState::DropIn));
+        }
     }
-    if disable_auto_update || disable_update_engine {
-        units.push(unit("update-engine.service", String::new(), UnitState::Masked));
+    if !of_runtime.is_empty() {
+        let content = format!("[Service]\n{of_runtime}");
+        units.insert(0, unit("containerd.service", content, UnitState::DropIn));
     }
     units
 }
@@ -98,16 +113,21 @@ fn setup(input: &Input) -> Result<String, Error> {
         OperatingSystem::Flatcar { .. } => include_str!("runtime-flatcar.sh"),
     };
     let downloads = &input.downloads;
-    let kubelet = format!("{}/v{version}/bin/linux/${{arch}}/kubelet", downloads.kubernetes);
-    let cni = format!(
-        "{}/v{CNI_PLUGINS_VERSION}/cni-plugins-linux-${{arch}}-v{CNI_PLUGINS_VERSION}.tgz",
-        downloads.cni_plugins
-    );
+    let kubelet = |arch: &str| format!("v{version}/bin/linux/{arch}/kubelet");
+    let cni = |arch: &str| {
+        format!("v{CNI_PLUGINS_VERSION}/cni-plugins-linux-{arch}-v{CNI_PLUGINS_VERSION}.tgz")
+    };
+    let url = |server: &str, path: String| format!("{server}/{path}");
     Ok(include_str!("setup.sh")
         .replace("@MACHINE_NAME@", &input.machine_name)
         .replace("@RUNTIME@\n", runtime)
-        .replace("@CNI_URL@", &cni)
-        .replace("@KUBELET_URL@", &kubelet))
+        .replace("@CACERT@", &downloads.trust())
+        .replace("@CNI_URL@", &url(&downloads.cni_plugins, cni("${arch}")))
+        .replace("@CNI_SHA256_AMD64@", &downloads.checksum(&cni("amd64")))
+        .replace("@CNI_SHA256_ARM64@", &downloads.checksum(&cni("arm64")))
+        .replace("@KUBELET_URL@", &url(&downloads.kubernetes, kubelet("${arch}")))
+        .replace("@KUBELET_SHA256_AMD64@", &downloads.checksum(&kubelet("amd64")))
+        .replace("@KUBELET_SHA256_ARM64@", &downloads.checksum(&kubelet("arm64"))))
 }
 
 /// Writes a value down as YAML that every reader reads back unchanged.
@@ -121,8 +141,8 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 }
 
 /// Compresses without a time or a name, so that equal content gives equal bytes.
-pub(super) fn gzip(content: &str) -> Vec<u8> {
+pub(super) fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
-    let written = encoder.write_all(content.as_bytes()).and_then(|()| encoder.finish());
+    let written = encoder.write_all(content).and_then(|()| encoder.finish());
     written.expect("a vector takes every byte")
 }

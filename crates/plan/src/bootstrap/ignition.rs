@@ -1,4 +1,4 @@
-//! User-data for systems that boot with Ignition (specification 3.4).
+//! User-data for systems that boot with Ignition (specification 3.3).
 
 use super::files::{File, Unit, UnitState, base64, gzip};
 use super::{Error, Parts};
@@ -19,7 +19,26 @@ struct Config<'a> {
 #[derive(Serialize)]
 struct Ignition {
     version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<Replacement>,
 }
+
+/// Another configuration that takes the place of this one.
+#[derive(Serialize)]
+struct Replacement {
+    replace: Resource,
+}
+
+/// How files are carried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packing {
+    /// Each by itself.
+    Each,
+    /// As they are, for the whole to be packed: small files of the same words pack better together.
+    Whole,
+}
+
+const VERSION: &str = "3.3.0";
 
 #[derive(Serialize)]
 struct Passwd<'a> {
@@ -77,33 +96,60 @@ struct DropIn<'a> {
     contents: &'a str,
 }
 
-pub(super) fn render(parts: &Parts) -> Result<Vec<u8>, Error> {
+pub(super) fn render(parts: &Parts, packing: Packing) -> Result<Vec<u8>, Error> {
     let user = User { name: USER, ssh_authorized_keys: &parts.keys };
     let config = Config {
-        ignition: Ignition { version: "3.4.0" },
+        ignition: Ignition { version: VERSION, config: None },
         passwd: (!parts.keys.is_empty()).then_some(Passwd { users: [user] }),
-        storage: Storage { files: parts.files.iter().map(stored).collect() },
+        storage: Storage { files: parts.files.iter().map(|file| stored(file, packing)).collect() },
         systemd: Systemd { units: parts.units.iter().map(unit).collect() },
     };
-    serde_json::to_vec(&config).map_err(|source| Error::Serialise {
+    let bytes = json(&config)?;
+    if packing == Packing::Each {
+        return Ok(bytes);
+    }
+    let replace = packed(&gzip(&bytes));
+    json(&serde_json::json!({
+        "ignition": Ignition { version: VERSION, config: Some(Replacement { replace }) },
+    }))
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|source| Error::Serialise {
         document: "the Ignition configuration",
         source: Box::new(source),
     })
 }
 
-fn stored(file: &File) -> StoredFile<'_> {
-    let packed = gzip(&file.content);
-    let smaller = packed.len() < file.content.len();
-    let bytes = if smaller { &packed[..] } else { file.content.as_bytes() };
-    StoredFile {
-        path: &file.path,
-        mode: file.mode,
-        overwrite: true,
-        contents: Resource {
-            compression: smaller.then_some("gzip"),
-            source: format!("data:;base64,{}", base64(bytes)),
-        },
+fn stored(file: &File, packing: Packing) -> StoredFile<'_> {
+    let zipped = gzip(file.content.as_bytes());
+    let contents = if packing == Packing::Whole {
+        Resource { compression: None, source: format!("data:,{}", escaped(&file.content)) }
+    } else if zipped.len() < file.content.len() {
+        packed(&zipped)
+    } else {
+        let source = format!("data:;base64,{}", base64(file.content.as_bytes()));
+        Resource { compression: None, source }
+    };
+    StoredFile { path: &file.path, mode: file.mode, overwrite: true, contents }
+}
+
+fn packed(zipped: &[u8]) -> Resource {
+    let source = format!("data:;base64,{}", base64(zipped));
+    Resource { compression: Some("gzip"), source }
+}
+
+/// A text as it may stand in a URL (RFC 2397: all but unreserved characters are escaped).
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
     }
+    escaped
 }
 
 fn unit(unit: &Unit) -> SystemdUnit<'_> {

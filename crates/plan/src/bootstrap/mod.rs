@@ -5,14 +5,19 @@
 
 mod cloud_init;
 mod files;
+mod flatcar_cloud_init;
 mod ignition;
 mod kubelet;
+mod outside;
 #[cfg(test)]
 mod tests;
 
 pub use kubelet::{KubeletSettings, may_label_itself};
+pub use outside::{Downloads, Outside, Proxy, Registry, checksums};
 
+use drover_api::Provisioning;
 use files::{File, Unit};
+use ignition::Packing;
 use k8s_openapi::api::core::v1::Taint;
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -54,6 +59,7 @@ pub struct Input {
     pub cloud_provider_external: bool,
     pub kubelet: KubeletSettings,
     pub downloads: Downloads,
+    pub outside: Outside,
 }
 
 /// What runs on the server before Drover does.
@@ -64,7 +70,7 @@ pub enum OperatingSystem {
         /// MetaKube: `distUpgradeOnBoot`.
         dist_upgrade: bool,
     },
-    /// Booted with Ignition.
+    /// Booted with Ignition, or with a cloud-init of its own.
     Flatcar {
         /// MetaKube: `disableAutoUpdate`; neither updates nor reboots by itself.
         disable_auto_update: bool,
@@ -72,26 +78,9 @@ pub enum OperatingSystem {
         disable_locksmith: bool,
         /// MetaKube: `disableUpdateEngine`.
         disable_update_engine: bool,
+        /// MetaKube: `provisioningUtility`.
+        provisioning: Provisioning,
     },
-}
-
-/// Where the setup script takes its programs from. Each has a file with its SHA-256 beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Downloads {
-    /// Serves `/v<version>/bin/linux/<arch>/kubelet`.
-    pub kubernetes: String,
-    /// Serves `/v<version>/cni-plugins-linux-<arch>-v<version>.tgz`.
-    pub cni_plugins: String,
-}
-
-impl Default for Downloads {
-    fn default() -> Self {
-        Self {
-            kubernetes: "https://dl.k8s.io/release".to_owned(),
-            cni_plugins: "https://github.com/containernetworking/plugins/releases/download"
-                .to_owned(),
-        }
-    }
 }
 
 /// The credential with which a kubelet asks for its first certificate. It does not print itself.
@@ -142,6 +131,23 @@ pub enum Error {
     ApiServer { url: String },
     #[error("download location {url:?} is no https URL without blanks and quotes")]
     Download { url: String },
+    #[error("the CA of downloads holds no PEM certificate; give at least one")]
+    DownloadCa,
+    #[error(
+        "{line:?} is no checksum; write lines as sha256sum does: 64 hexadecimal digits, the path"
+    )]
+    Checksum { line: String },
+    // The URL may hold a password.
+    #[error(
+        "the proxy is no http or https URL without blanks and quotes, or one of the hosts to be \
+         reached without it has blanks or quotes"
+    )]
+    Proxy,
+    #[error(
+        "registry {host:?} or one of its mirrors cannot be used; write the registry as a host name, \
+         with a port if need be, and its mirrors as http or https URLs"
+    )]
+    Registry { host: String },
     #[error("the cluster's CA holds no PEM certificate; give at least one")]
     ClusterCa,
     #[error("ssh key number {number} spans several lines; write each key as an entry of its own")]
@@ -175,14 +181,18 @@ pub fn render(input: &Input) -> Result<Vec<u8>, Error> {
     check(input)?;
     let keys = ssh_keys(&input.ssh_keys)?;
     let parts = Parts { files: files::files(input)?, units: files::units(input), keys };
-    let bytes = match &input.operating_system {
-        OperatingSystem::Ubuntu { dist_upgrade } => {
-            cloud_init::render(&input.machine_name, &parts, *dist_upgrade)?
-        }
-        OperatingSystem::Flatcar { .. } => ignition::render(&parts)?,
-    };
-    parts.check_size(&bytes)?;
-    Ok(bytes)
+    let bytes = parts.render(input, Packing::Each)?;
+    if chars(&bytes) <= USER_DATA_BASE64_CHARS_MAX {
+        return Ok(bytes);
+    }
+    let packed = parts.render(input, Packing::Whole)?;
+    parts.check_size(&packed)?;
+    Ok(packed)
+}
+
+/// How long bytes are in base64.
+fn chars(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(3) * 4
 }
 
 /// What both formats are made of.
@@ -193,8 +203,26 @@ struct Parts {
 }
 
 impl Parts {
+    /// What can be read stays so as long as there is room for it.
+    fn render(&self, input: &Input, packing: Packing) -> Result<Vec<u8>, Error> {
+        let name = &input.machine_name;
+        let config = match &input.operating_system {
+            OperatingSystem::Ubuntu { dist_upgrade } => {
+                cloud_init::render(name, self, *dist_upgrade)?
+            }
+            OperatingSystem::Flatcar { provisioning: Provisioning::Ignition, .. } => {
+                return ignition::render(self, packing);
+            }
+            OperatingSystem::Flatcar { provisioning: Provisioning::CloudInit, .. } => {
+                flatcar_cloud_init::render(name, self)?
+            }
+        };
+        // cloud-init, and Flatcar's: user-data that is gzip is unpacked first.
+        Ok(if packing == Packing::Whole { files::gzip(&config) } else { config })
+    }
+
     fn check_size(&self, bytes: &[u8]) -> Result<(), Error> {
-        let chars = bytes.len().div_ceil(3) * 4;
+        let chars = chars(bytes);
         if chars <= USER_DATA_BASE64_CHARS_MAX {
             return Ok(());
         }
@@ -213,11 +241,7 @@ fn check(input: &Input) -> Result<(), Error> {
     if !is_plain_https(&input.api_server_url) {
         return Err(Error::ApiServer { url: input.api_server_url.clone() });
     }
-    for url in [&input.downloads.kubernetes, &input.downloads.cni_plugins] {
-        if !is_plain_https(url) {
-            return Err(Error::Download { url: url.clone() });
-        }
-    }
+    outside::check(input)?;
     if !input.cluster_ca_pem.contains("-----BEGIN CERTIFICATE-----") {
         return Err(Error::ClusterCa);
     }

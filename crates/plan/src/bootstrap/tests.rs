@@ -11,6 +11,7 @@ const FLATCAR: OperatingSystem = OperatingSystem::Flatcar {
     disable_auto_update: true,
     disable_locksmith: false,
     disable_update_engine: false,
+    provisioning: Provisioning::Ignition,
 };
 
 fn input(operating_system: OperatingSystem) -> Input {
@@ -36,6 +37,7 @@ fn input(operating_system: OperatingSystem) -> Input {
         cloud_provider_external: true,
         kubelet: KubeletSettings::default(),
         downloads: Downloads::default(),
+        outside: Outside::default(),
     }
 }
 
@@ -49,34 +51,50 @@ fn gunzip(bytes: &[u8]) -> String {
 }
 
 fn cloud_init(bytes: &[u8]) -> (Value, Disk) {
-    let text = std::str::from_utf8(bytes).unwrap();
+    let unpacked = bytes.starts_with(&[0x1f, 0x8b]).then(|| gunzip(bytes));
+    let text = unpacked.as_deref().unwrap_or_else(|| std::str::from_utf8(bytes).unwrap());
     let config: Value =
         serde_saphyr::from_str(text.strip_prefix("#cloud-config\n").unwrap()).unwrap();
     let disk = config["write_files"].as_array().unwrap().iter().map(|file| {
         let content = file["content"].as_str().unwrap();
-        let content = match file["encoding"].as_str() {
-            Some("gz+b64") => gunzip(&BASE64_STANDARD.decode(content).unwrap()),
-            Some(other) => panic!("unknown encoding {other}"),
-            None => content.to_owned(),
-        };
+        let content = content.to_owned();
         let mode = u32::from_str_radix(file["permissions"].as_str().unwrap(), 8).unwrap();
         (file["path"].as_str().unwrap().to_owned(), (mode, content))
     });
     (config.clone(), disk.collect())
 }
 
+fn resource(resource: &Value) -> String {
+    let source = resource["source"].as_str().unwrap();
+    let bytes = match source.strip_prefix("data:;base64,") {
+        Some(base64) => BASE64_STANDARD.decode(base64).unwrap(),
+        None => unescape(source.strip_prefix("data:,").unwrap()),
+    };
+    match resource["compression"].as_str() {
+        Some("gzip") => gunzip(&bytes),
+        Some(other) => panic!("unknown compression {other}"),
+        None => String::from_utf8(bytes).unwrap(),
+    }
+}
+
+fn unescape(text: &str) -> Vec<u8> {
+    let (first, rest) = text.split_once('%').unwrap_or((text, ""));
+    let rest = rest.split('%').filter(|part| !part.is_empty()).flat_map(|part| {
+        let code = u8::from_str_radix(&part[..2], 16).unwrap();
+        std::iter::once(code).chain(part.bytes().skip(2))
+    });
+    first.bytes().chain(rest).collect()
+}
+
 fn ignition(bytes: &[u8]) -> (Value, Disk) {
     let config: Value = serde_json::from_slice(bytes).unwrap();
+    let replace = &config["ignition"]["config"]["replace"];
+    if replace.is_object() {
+        return ignition(resource(replace).as_bytes());
+    }
     let files = config["storage"]["files"].as_array().unwrap().iter().map(|file| {
-        let source = file["contents"]["source"].as_str().unwrap();
-        let bytes = BASE64_STANDARD.decode(source.strip_prefix("data:;base64,").unwrap()).unwrap();
-        let content = match file["contents"]["compression"].as_str() {
-            Some("gzip") => gunzip(&bytes),
-            Some(other) => panic!("unknown compression {other}"),
-            None => String::from_utf8(bytes).unwrap(),
-        };
         let mode = file["mode"].as_u64().unwrap() as u32;
-        (file["path"].as_str().unwrap().to_owned(), (mode, content))
+        (file["path"].as_str().unwrap().to_owned(), (mode, resource(&file["contents"])))
     });
     (config.clone(), files.collect())
 }
@@ -314,11 +332,92 @@ fn equal_input_gives_equal_bytes() {
     }
 }
 
+/// MetaKube: `package_upgrade` and `package_reboot_if_required`.
 #[test]
 fn a_distribution_upgrade_is_asked_of_cloud_init() {
     let system = OperatingSystem::Ubuntu { dist_upgrade: true };
     let (config, _) = cloud_init(&render(&input(system)).unwrap());
     assert_eq!(config["package_upgrade"], true);
+    assert_eq!(config["package_reboot_if_required"], true);
+}
+
+#[test]
+fn what_is_too_long_in_plain_is_packed_whole_and_the_same() {
+    let long = format!("ssh-ed25519 {} me", "AAAA".repeat(15_000));
+    for system in [UBUNTU, FLATCAR] {
+        let unpack =
+            |bytes: &[u8]| if system == UBUNTU { cloud_init(bytes).1 } else { ignition(bytes).1 };
+        let plain = render(&input(system.clone())).unwrap();
+        let packed =
+            render(&Input { ssh_keys: vec![long.clone()], ..input(system.clone()) }).unwrap();
+        assert!(packed.len() < plain.len(), "{} is not below {}", packed.len(), plain.len());
+        assert_eq!(unpack(&packed), unpack(&plain));
+    }
+}
+
+#[test]
+fn a_checksum_that_is_known_is_not_asked_of_the_download_server() {
+    let script =
+        |input: &Input| cloud_init(&render(input).unwrap()).1["/opt/drover/setup"].1.clone();
+    let mut input = input(UBUNTU);
+    input.kubelet_version = "v1.33.0".to_owned();
+    let known = "kubelet_sha256=dd416d94850c342226d3dcdce838518b040ccea16548bfeaf2595934af88ef60\n";
+    assert!(script(&input).contains(known), "it is built in");
+    let (own, path) = ("ab".repeat(32), "v1.33.0/bin/linux/amd64/kubelet");
+    input.downloads.checksums = checksums(&format!("# mine\n{own}  ./{path}\n")).unwrap();
+    assert!(script(&input).contains(&format!("kubelet_sha256={own}\n")), "one's own wins");
+    input.kubelet_version = "v1.30.3".to_owned();
+    assert!(script(&input).contains("kubelet_sha256=\n"), "the server tells");
+    let error = checksums("abc  kubelet").unwrap_err().to_string();
+    assert!(error.starts_with("\"abc  kubelet\" is no checksum; write lines as"), "{error}");
+}
+
+#[test]
+fn a_node_behind_a_proxy_with_mirrors_is_told_so() {
+    let mut input = input(FLATCAR);
+    input.operating_system = OperatingSystem::Flatcar {
+        disable_auto_update: false,
+        disable_locksmith: false,
+        disable_update_engine: false,
+        provisioning: Provisioning::Ignition,
+    };
+    let url = "http://me:secret@proxy.example:3128".to_owned();
+    input.outside.proxy = Some(Proxy { url, no_proxy: vec!["10.0.0.0/8".to_owned()] });
+    let mirrors = vec!["https://mirror.example/v2/hub".to_owned()];
+    let registry = Registry { mirrors, insecure: false };
+    input.outside.registries.insert("docker.io".to_owned(), registry);
+    let insecure = Registry { mirrors: vec![], insecure: true };
+    input.outside.registries.insert("lab.example:5000".to_owned(), insecure);
+    let (config, disk) = ignition(&render(&input).unwrap());
+    insta::assert_snapshot!(disk["/etc/drover/proxy.env"].1, @r"
+    HTTP_PROXY=http://me:secret@proxy.example:3128
+    HTTPS_PROXY=http://me:secret@proxy.example:3128
+    NO_PROXY=.svc,.cluster.local,localhost,127.0.0.1,127.0.0.1,10.0.0.0/8
+    http_proxy=http://me:secret@proxy.example:3128
+    https_proxy=http://me:secret@proxy.example:3128
+    no_proxy=.svc,.cluster.local,localhost,127.0.0.1,127.0.0.1,10.0.0.0/8
+    ");
+    assert_eq!(disk["/etc/drover/proxy.env"].0, 0o600);
+    insta::assert_snapshot!(disk["/etc/containerd/certs.d/docker.io/hosts.toml"].1, @r#"
+    server = "https://registry-1.docker.io"
+
+    [host."https://mirror.example/v2/hub"]
+    capabilities = ["pull", "resolve"]
+    "#);
+    insta::assert_snapshot!(disk["/etc/containerd/certs.d/lab.example:5000/hosts.toml"].1, @r#"
+    server = "https://lab.example:5000"
+
+    [host."https://lab.example:5000"]
+    skip_verify = true
+    "#);
+    let units = config["systemd"]["units"].as_array().unwrap();
+    for name in ["containerd.service", "update-engine.service"] {
+        let unit = units.iter().find(|unit| unit["name"] == name).unwrap();
+        let drop_in = unit["dropins"][0]["contents"].as_str().unwrap();
+        assert!(drop_in.contains("EnvironmentFile=/etc/drover/proxy.env\n"), "{name}: {drop_in}");
+    }
+    let shown = format!("{:?}", input.outside);
+    assert!(!shown.contains("secret"), "{shown}");
 }
 
 #[test]
@@ -357,6 +456,19 @@ fn what_could_break_out_of_its_place_is_refused() {
     check(&|i| i.api_server_url = "https://a\n- b".into(), "is no https URL");
     check(&|i| i.downloads.kubernetes = "https://$(id)".into(), "download location");
     check(&|i| i.cluster_ca_pem.clear(), "holds no PEM certificate");
+    check(&|i| i.downloads.ca_pem = Some("x".into()), "CA of downloads holds no PEM");
+    let proxy = |url: &str| Some(Proxy { url: url.into(), no_proxy: vec![] });
+    check(&|i| i.outside.proxy = proxy("http://a\nB=c"), "the proxy is no http or https URL");
+    check(&|i| i.outside.proxy = proxy("ftp://a"), "the proxy is no http or https URL");
+    let mirror = |url: &str| Registry { mirrors: vec![url.into()], insecure: false };
+    check(
+        &|i| drop(i.outside.registries.insert("a/../b".into(), mirror("https://m"))),
+        "registry \"a/../b\"",
+    );
+    check(
+        &|i| drop(i.outside.registries.insert("a".into(), mirror("https://m\"]"))),
+        "registry \"a\"",
+    );
     check(&|i| i.cluster_domain = "a b".into(), "\"a b\" is no DNS name");
     check(&|i| i.ssh_keys.push("a\nb".into()), "ssh key number 3 spans several lines");
     check(&|i| drop(i.node_labels.insert("a".into(), "b c".into())), "node label \"a\"");
@@ -367,12 +479,12 @@ fn what_could_break_out_of_its_place_is_refused() {
 
 #[test]
 fn user_data_that_nova_would_refuse_names_its_largest_part() {
-    let noise: String = (0..60_000_u32)
-        .map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 24) as u8 % 26))
-        .collect();
+    use sha2::{Digest, Sha256};
+    let noise = (0..3125_u32).map(|n| format!("{:x}", Sha256::digest(n.to_le_bytes())));
+    let noise: String = noise.collect();
     let big = Input { ssh_keys: vec![noise], ..input(FLATCAR) };
-    let error = render(&big).unwrap_err().to_string();
-    assert!(error.ends_with("its largest part is ssh keys with 60000 bytes"), "{error}");
+    let error = render(&big).expect_err("too much").to_string();
+    assert!(error.ends_with("its largest part is ssh keys with 200000 bytes"), "{error}");
 }
 
 #[test]

@@ -222,7 +222,52 @@ fn a_client_request_has_one_form() {
     check(first(), add, usages);
 }
 
-/// MetaKube's scenario 20.
+/// MetaKube 9.2 scenario 20.
+#[test]
+fn metakube_20_a_serving_request_is_approved_for_a_known_nodes_own_names_only() {
+    let foreign_ip: &[(u8, &[u8])] = &[(IP, &[10, 0, 0, 6])];
+    let foreign_name: &[(u8, &[u8])] = &[(DNS, b"m2")];
+    let with_subject = |subject: &[(&[u8], &str)]| {
+        let mut seen = serving(&[OWN]);
+        with_request(der(subject, &[OWN]))(&mut seen);
+        seen
+    };
+    let client_auth = || {
+        let mut seen = serving(&[OWN]);
+        seen.request.spec.usages.as_mut().unwrap().push("client auth".to_owned());
+        seen
+    };
+    let of_control_plane = || {
+        let mut seen = serving(&[OWN]);
+        seen.machines.clear();
+        seen
+    };
+    let denied = || {
+        let mut seen = serving(&[OWN]);
+        condition(&mut seen, "Denied");
+        seen
+    };
+    for (what, mut seen, decision) in [
+        ("own names and addresses", serving(&[OWN]), "approve"),
+        ("a foreign address", serving(&[foreign_ip]), "deny"),
+        ("a foreign name", serving(&[foreign_name]), "deny"),
+        (
+            "another common name",
+            with_subject(&[(O, "system:nodes"), (CN, "system:node:m2")]),
+            "deny",
+        ),
+        ("another group", with_subject(&[(O, "system:masters"), (CN, "system:node:m1")]), "deny"),
+        ("another usage", client_auth(), "deny"),
+        ("a node of a control plane", of_control_plane(), "ignore"),
+        ("what was denied", denied(), "ignore"),
+    ] {
+        // Not only early: a cloud may tell an address to the Node first.
+        later(&mut seen);
+        let shown = shown(&seen);
+        assert!(shown.starts_with(decision), "{what}: {shown}");
+    }
+}
+
 #[test]
 fn a_serving_certificate_stays_within_the_machine() {
     let approved = "approve: serving certificate within the names and addresses of machine \"m1\"";

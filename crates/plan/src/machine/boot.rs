@@ -1,7 +1,9 @@
 //! What a machine's server boots with.
 
 use super::Settings;
-use crate::bootstrap::{self, BootstrapToken, Downloads, Input, KubeletSettings, OperatingSystem};
+use crate::bootstrap::{
+    self, BootstrapToken, Downloads, Input, KubeletSettings, OperatingSystem, Outside,
+};
 use crate::node::{self, Wanted};
 use drover_api::{Machine, ServerDescription};
 use k8s_openapi::api::core::v1::Taint;
@@ -20,6 +22,7 @@ pub struct Cluster {
     pub domain: String,
     pub kubelet: KubeletSettings,
     pub downloads: Downloads,
+    pub outside: Outside,
 }
 
 /// The user-data of one machine.
@@ -55,6 +58,7 @@ pub fn user_data(
         cloud_provider_external: true,
         kubelet: cluster.kubelet.clone(),
         downloads: cluster.downloads.clone(),
+        outside: cluster.outside.clone(),
     })
 }
 
@@ -68,11 +72,12 @@ fn operating_system(description: &ServerDescription) -> OperatingSystem {
             disable_auto_update,
             disable_locksmith_d,
             disable_update_engine,
-            provisioning: _,
+            provisioning,
         } => OperatingSystem::Flatcar {
             disable_auto_update: *disable_auto_update,
             disable_locksmith: *disable_locksmith_d,
             disable_update_engine: *disable_update_engine,
+            provisioning: *provisioning,
         },
     }
 }

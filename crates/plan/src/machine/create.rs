@@ -3,7 +3,7 @@
 use super::birth;
 use super::circuit::{self, Turn};
 use super::draft::Draft;
-use super::{Answer, Question, Refused, Server, ServerState, Step};
+use super::{Answer, Question, Refused, Server, ServerState, Step, objection};
 use crate::node;
 use crate::reason::Reason;
 use crate::time::later;
@@ -42,6 +42,9 @@ pub fn go_on(draft: &mut Draft) {
         draft.phase(Phase::Pending);
         let why = Reason::DescriptionInvalid;
         draft.condition(ConditionType::Ready, ConditionStatus::False, why, error);
+        return;
+    }
+    if objection::forbids(draft) {
         return;
     }
     match &draft.seen.machine.spec.provider_id {
@@ -97,8 +100,7 @@ fn lost_since(draft: &Draft) -> Option<Timestamp> {
 
 /// Gardener: who deletes a Node wants its machine gone. A machine that nobody would replace stays.
 fn is_abandoned(draft: &mut Draft) -> bool {
-    let owners = draft.seen.machine.owner_references();
-    let is_replaced = owners.iter().any(|owner| owner.controller == Some(true));
+    let is_replaced = is_replaced(draft);
     let Some(lost) = lost_since(draft).filter(|_| is_replaced) else { return false };
     let end = later(lost, NODE_RETURN);
     if end > draft.seen.now {
@@ -109,10 +111,17 @@ fn is_abandoned(draft: &mut Draft) -> bool {
     true
 }
 
+/// Whether somebody makes another when it goes.
+fn is_replaced(draft: &Draft) -> bool {
+    let owners = draft.seen.machine.owner_references();
+    owners.iter().any(|owner| owner.controller == Some(true))
+}
+
 fn miss_deadline(draft: &mut Draft) {
     let last = draft.status.error_message.clone();
     let cause = last.map(|error| format!("; the last error was: {error}")).unwrap_or_default();
-    let message = format!("{}{cause}", Reason::JoinDeadlineExceeded.sentence());
+    let kept = if is_replaced(draft) { "" } else { "; no set replaces it, so it stays: delete it" };
+    let message = format!("{}{cause}{kept}", Reason::JoinDeadlineExceeded.sentence());
     let (type_, state) = (OperationType::Create, OperationState::Failed);
     draft.operation_with(type_, state, &message, Some("DeadlineExceeded"));
     draft.fail("JoinClusterTimeoutError", Reason::JoinDeadlineExceeded, &message);
@@ -269,6 +278,10 @@ fn await_node(draft: &mut Draft) {
         _ => {
             if draft.seen.settings.joins {
                 await_join(draft);
+                if lost_since(draft).is_none() {
+                    // Somebody may have given it more time.
+                    draft.step(Step::KeepToken { until: deadline(draft) });
+                }
             }
             draft.step(Step::LookAtServer);
         }

@@ -1,6 +1,6 @@
 //! A plan in the making: the status as it will be, and what is done.
 
-use super::{Answer, Event, Heard, Observed, Plan, Question, Refused, Retry, Step};
+use super::{Answer, Event, Heard, Observed, Plan, Question, Refused, Retry, Step, objection};
 use crate::Wake;
 use crate::node;
 use crate::reason::Reason;
@@ -261,7 +261,9 @@ impl<'a> Draft<'a> {
     /// Whether the description can be used, and where its error is shown.
     pub fn configured(&mut self) {
         let type_ = ConditionType::Configured;
-        match self.seen.description {
+        let described = self.seen.description;
+        match described {
+            Ok(_) if objection::raised(self) => {}
             Ok(_) => {
                 let why = Reason::DescriptionUnderstood;
                 self.condition(type_, ConditionStatus::True, why, "");

@@ -1,7 +1,7 @@
 //! A machine with its Node: kept in step, watched, and drained when its description asks for it.
 
 use super::draft::Draft;
-use super::{Answer, Question, Step, birth, create, request};
+use super::{Answer, Question, Step, birth, create, objection, request};
 use crate::node;
 use crate::reason::Reason;
 use crate::time::later;
@@ -82,18 +82,28 @@ fn keep_in_step(draft: &mut Draft, node: &Node) {
         return;
     }
     let seen = draft.seen;
-    let startup = startup_taint(draft, node);
+    let startup = startup_taint(draft, node).filter(|_| !node::has_started(node));
     let fit = startup.is_some() && node::unfit(node, &draft.pods_on(node)).is_none();
     let mut wanted = node::Wanted::by(seen.machine, seen.description.ok());
     wanted.taints.retain(|taint| !seen.settings.startup_taints.contains(&taint.key));
+    objection::without_forbidden(seen, &mut wanted.labels);
     let also = startup.filter(|_| fit);
     if seen.description.is_err() {
         // Labels that only the description knows would be taken away.
         return;
     }
-    if let Some(patch) = node::sync(seen.machine, node, &wanted, also) {
+    let node::Sync { status, merge, apply } = node::sync(seen.machine, node, &wanted, also);
+    let name = node.name_any();
+    if let Some(patch) = status {
+        let why = Reason::NodeSynced;
+        draft.step(Step::PatchNodeStatus { name: name.clone(), patch, why });
+    }
+    if let Some(patch) = merge {
         let why = if fit { Reason::StartupTaintRemoved } else { Reason::NodeSynced };
-        draft.step(Step::PatchNode { name: node.name_any(), patch, why });
+        draft.step(Step::PatchNode { name: name.clone(), patch, why });
+    }
+    if let Some(object) = apply {
+        draft.step(Step::ApplyNode { name, object, why: Reason::NodeSynced });
     }
 }
 
@@ -113,7 +123,7 @@ fn illness(draft: &Draft, node: &Node) -> Option<String> {
 
 /// Sets Ready and the phase by what the Node says.
 fn watch(draft: &mut Draft, node: &Node, is_new: bool) {
-    let tainted = startup_taint(draft, node).is_some();
+    let tainted = startup_taint(draft, node).is_some() && !node::has_started(node);
     let why = if !node::is_ready(node) {
         Some(Reason::NodeNotReady)
     } else if illness(draft, node).is_some() {

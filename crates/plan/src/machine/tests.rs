@@ -2,6 +2,7 @@
 
 mod circuit;
 mod deletion;
+mod join;
 mod mirantis;
 mod phrases;
 
@@ -35,6 +36,8 @@ struct World {
     refused: BTreeMap<PodKey, EvictionRefusal>,
     trouble: Option<String>,
     circuit: Option<CircuitStatus>,
+    cluster: Option<ApiCluster>,
+    api_server: Option<Version>,
     now: i64,
 }
 
@@ -76,6 +79,8 @@ impl World {
             refused: BTreeMap::new(),
             trouble: None,
             circuit: None,
+            cluster: None,
+            api_server: None,
             now: 0,
         }
     }
@@ -105,6 +110,8 @@ impl World {
         plan(&Observed {
             machine: &self.machine,
             description: self.description.as_ref().map_err(String::as_str),
+            cluster: self.cluster.as_ref(),
+            api_server: self.api_server.as_ref(),
             nodes: &self.nodes,
             pods: &self.pods,
             budgets: &self.budgets,
@@ -131,7 +138,12 @@ impl World {
         }
         self.machine.status = Some(plan.status.clone());
         for step in &plan.steps {
-            if let Step::PatchNode { patch, .. } = step {
+            let patch = match step {
+                Step::PatchNode { patch, .. } | Step::PatchNodeStatus { patch, .. } => Some(patch),
+                Step::ApplyNode { object, .. } => Some(object),
+                _ => None,
+            };
+            if let Some(patch) = patch {
                 let mut value = serde_json::to_value(&*self.nodes[0]).unwrap();
                 merge(&mut value, patch);
                 self.nodes[0] = Arc::new(from_value(value).unwrap());
@@ -245,7 +257,10 @@ fn steps(plan: &Plan) -> Vec<String> {
         Step::CreateServer { memory } => format!("create server {memory:?}"),
         Step::LookAtServer => "look".into(),
         Step::DeleteServer { .. } => "delete server".into(),
-        Step::PatchNode { why, .. } => format!("patch node: {}", why.as_str()),
+        Step::PatchNode { why, .. }
+        | Step::PatchNodeStatus { why, .. }
+        | Step::ApplyNode { why, .. } => format!("patch node: {}", why.as_str()),
+        Step::KeepToken { .. } => "keep token".into(),
         Step::DeleteNode { name, .. } => format!("delete node {name}"),
         Step::Leave { departures } => {
             let pods: Vec<_> =
@@ -369,7 +384,7 @@ fn a_made_server_gets_its_id_and_is_awaited() {
     world.machine.metadata.generation = Some(2);
     assert_eq!(world.pass().status, plan.status, "the patch costs no second status");
     world.now = 60;
-    assert_eq!(steps(&world.pass()), ["look"]);
+    assert_eq!(steps(&world.pass()), ["keep token", "look"]);
     world.answer(Question::Look, Answer::Seen(Some(server())));
     let plan = world.pass();
     assert!(plan.steps.is_empty());
@@ -488,7 +503,7 @@ fn a_failed_server_or_a_missed_deadline_fails_the_machine() {
     assert_eq!(plan.status.failure_message.as_deref(), Some("the cloud's words"));
     assert_eq!(world.phase(), Some(Phase::Failed));
     world.now = 5000;
-    assert!(world.pass().steps.is_empty(), "its set replaces it");
+    assert_eq!(steps(&world.pass()), ["delete token"], "its set replaces it");
 
     let mut world = World::made();
     world.now = 7199;

@@ -33,7 +33,7 @@ pub async fn a_namespace_goes_with_its_pools(stage: &Stage) -> anyhow::Result<()
     let manager = at_work(stage)?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
     stage.create(&namespace).await?;
-    let mut pool: MachineDeployment = serde_saphyr::from_str(crate::stage::EXAMPLE)?;
+    let mut pool: MachineDeployment = stage.example().await?;
     pool.metadata.namespace = Some("team".to_owned());
     let pools = Api::<MachineDeployment>::namespaced(stage.admin.clone(), "team");
     pools.create(&PostParams::default(), &pool).await?;

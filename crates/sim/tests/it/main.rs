@@ -5,6 +5,7 @@ mod death;
 mod deletion;
 mod drain;
 mod join;
+mod judges;
 mod leader;
 mod life;
 mod manifests;

@@ -1,7 +1,7 @@
 //! cloud-init: cloud-config, scripts, and MIME archives of both.
 
 use super::machine::{File, Machine};
-use super::{decode_base64, gunzip, systemd};
+use super::{decode_base64, gunzip, ignition, systemd};
 use serde_json::Value;
 
 /// Does what cloud-init does with user-data; an error ends the boot before anything was done.
@@ -31,12 +31,30 @@ pub fn apply(machine: &mut Machine, text: &str) -> Result<(), String> {
     for file in files.iter().filter(|file| deferred(file)) {
         write_file(machine, file)?;
     }
+    if let Some(units) = config["coreos"]["units"].as_array() {
+        return coreos_units(machine, units);
+    }
     commands(machine, "runcmd", &config["runcmd"])?;
     for (name, script) in scripts {
         machine.script(&name, &script, &[]);
     }
     if config["power_state"]["mode"] == "reboot" {
         machine.reboot = true;
+    }
+    Ok(())
+}
+
+/// Flatcar's own cloud-init: units are all written before any is told what to do, and it knows no commands.
+fn coreos_units(machine: &mut Machine, units: &[Value]) -> Result<(), String> {
+    machine.os_image = "Flatcar Container Linux by Kinvolk";
+    for unit in units {
+        ignition::add_unit(machine, unit)?;
+    }
+    for unit in units {
+        let name = unit["name"].as_str().unwrap_or_default();
+        if matches!(unit["command"].as_str(), Some("start" | "restart" | "reload-or-restart")) {
+            systemd::start(machine, name);
+        }
     }
     Ok(())
 }

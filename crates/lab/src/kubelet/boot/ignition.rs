@@ -10,6 +10,13 @@ pub fn apply(machine: &mut Machine, config: &Value) -> Result<(), String> {
     if !version.starts_with("3.") && !version.starts_with("2.") {
         return Err(format!("Ignition failed: unsupported config version \"{version}\""));
     }
+    let replace = &config["ignition"]["config"]["replace"];
+    if replace["source"].is_string() {
+        let text = resource(replace).map_err(|why| format!("Ignition failed: replace: {why}"))?;
+        let other = serde_json::from_slice(&text)
+            .map_err(|error| format!("Ignition failed: replace: error at {error}"))?;
+        return apply(machine, &other);
+    }
     let none = Vec::new();
     for file in config["storage"]["files"].as_array().unwrap_or(&none) {
         write(machine, file)?;
@@ -86,20 +93,23 @@ fn percent(text: &str) -> Vec<u8> {
     out
 }
 
-fn add_unit(machine: &mut Machine, unit: &Value) -> Result<(), String> {
+/// Adds a unit in the words of Ignition, or in those of Flatcar's cloud-init.
+pub fn add_unit(machine: &mut Machine, unit: &Value) -> Result<(), String> {
     let Some(name) = unit["name"].as_str() else {
         return Err("Ignition failed: a unit without name".to_owned());
     };
     let text = |text: &str| File { content: text.as_bytes().to_vec(), mode: 0o644 };
-    if let Some(contents) = unit["contents"].as_str() {
-        machine.write(&format!("/etc/systemd/system/{name}"), text(contents));
+    let contents =
+        |of: &Value| of["contents"].as_str().or(of["content"].as_str()).map(str::to_owned);
+    if let Some(contents) = contents(unit) {
+        machine.write(&format!("/etc/systemd/system/{name}"), text(&contents));
     }
-    for drop_in in unit["dropins"].as_array().unwrap_or(&Vec::new()) {
-        let (Some(file), Some(contents)) = (drop_in["name"].as_str(), drop_in["contents"].as_str())
-        else {
+    let drop_ins = unit["dropins"].as_array().or(unit["drop-ins"].as_array());
+    for drop_in in drop_ins.unwrap_or(&Vec::new()) {
+        let (Some(file), Some(contents)) = (drop_in["name"].as_str(), contents(drop_in)) else {
             continue;
         };
-        machine.write(&format!("/etc/systemd/system/{name}.d/{file}"), text(contents));
+        machine.write(&format!("/etc/systemd/system/{name}.d/{file}"), text(&contents));
     }
     if unit["mask"].as_bool().unwrap_or_default() {
         machine.masked.insert(name.to_owned());
