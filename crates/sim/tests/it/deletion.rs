@@ -196,22 +196,17 @@ async fn a_request_for_deletion_is_withdrawn_and_made_again() -> anyhow::Result<
     let node = stage.nodes().get("lone").await?;
     assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None);
 
+    let hook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd";
+    change(&stage, "lone", json!({ "metadata": { "annotations": { hook: "" } } })).await?;
     change(&stage, "lone", ask(true)).await?;
     reason(&stage, "lone", "Drained", "BudgetUnsatisfiable").await?;
     change(&stage, "lone", policy("unsafe")).await?;
-    let back = change(&stage, "lone", policy("graceful")).await;
-    if let Err(error) = back {
-        assert!(format!("{error:#}").contains("can only become less careful"), "{error:#}");
-    } else {
-        // It was gone, or on its way, before it could be refused.
-        assert!(
-            stage
-                .machines()
-                .get_opt("lone")
-                .await?
-                .is_none_or(|it| it.metadata.deletion_timestamp.is_some())
-        );
-    }
+    reason(&stage, "lone", "ServerDeleted", "HookAwaited").await?;
+    let back = change(&stage, "lone", policy("graceful")).await.expect_err("there is no way back");
+    assert!(format!("{back:#}").contains("can only become less careful"), "{back:#}");
+    let status = stage.machines().get("lone").await?.status.unwrap_or_default();
+    assert_eq!(status.deletion_policy, Some(drover_api::DeletionPolicy::Unsafe));
+    change(&stage, "lone", json!({ "metadata": { "annotations": { hook: null } } })).await?;
     gone(&stage, &machine).await?;
     manager.end().await
 }

@@ -1,7 +1,7 @@
 //! What a machine shows through its life, and lives that other systems knew and Drover has to match.
 
 use crate::manifests::{good, with};
-use crate::workload::{CHAPTER, condition, gone, reason, until};
+use crate::workload::{CHAPTER, change, condition, gone, reason, until};
 use drover_api::{Machine, Phase};
 use drover_lab::cloud::{Effect, Fault};
 use drover_sim::faults::Life;
@@ -183,6 +183,49 @@ async fn nothing_is_made_before_the_user_data_is_there() -> anyhow::Result<()> {
     manager.end().await
 }
 
+/// Gardener's scenarios 13 and 14: what a class says of its nodes holds against a user's hand, and what is not its own
+/// stays.
+#[tokio::test(start_paused = true)]
+async fn a_node_of_a_class_gets_back_its_labels_and_follows_its_virtual_capacity()
+-> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    let class = with(good("MachineClass", "small"), "/providerSpec/region", json!("dbl"));
+    let at = "/nodeTemplate/virtualCapacity";
+    let class = with(class, at, json!({ "example.com/dongle": "2" }));
+    stage.create(&class).await?;
+    let from = json!({ "valueFrom": { "machineClass": { "name": "small" } } });
+    let machine = with(good("Machine", "lone"), "/spec/providerSpec", from);
+    stage.create(&with(machine, "/spec/metadata/labels", json!({ "a": "1", "b": "1" }))).await?;
+    reason(&stage, "lone", "Ready", "NodeReady").await?;
+    let holds = async |labels: [Option<&str>; 3], dongles: Option<&str>| {
+        let what = format!("labels {labels:?} and dongles {dongles:?}");
+        until(&what, async || {
+            let node = stage.nodes().get("lone").await?;
+            let has = ["a", "b", "x"].map(|key| node.labels().get(key).map(String::as_str));
+            let capacity = node.status.as_ref().and_then(|it| it.capacity.clone());
+            let capacity = capacity.unwrap_or_default();
+            let of = |name: &str| capacity.get(name).map(|it| it.0.as_str());
+            let is_so = has == labels && of("example.com/dongle") == dongles;
+            Ok((is_so && of("cpu").is_some()).then_some(()))
+        })
+        .await
+    };
+    holds([Some("1"), Some("1"), None], Some("2")).await?;
+    let edit = Patch::Merge(json!({ "metadata": { "labels": { "a": "2", "x": "9" } } }));
+    stage.nodes().patch("lone", &PatchParams::default(), &edit).await?;
+    holds([Some("1"), Some("1"), Some("9")], Some("2")).await?;
+    change(&stage, "lone", json!({ "spec": { "metadata": { "labels": { "b": null } } } })).await?;
+    holds([Some("1"), None, Some("9")], Some("2")).await?;
+    for dongles in [Some("3"), None] {
+        let capacity =
+            json!({ "nodeTemplate": { "virtualCapacity": { "example.com/dongle": dongles } } });
+        let patch = Patch::Merge(capacity);
+        stage.api(&class).patch("small", &PatchParams::default(), &patch).await?;
+        holds([Some("1"), None, Some("9")], dongles).await?;
+    }
+    manager.end().await
+}
+
 /// Gardener's scenario 29: create ends Available with addresses; delete skips drain, node and token.
 #[tokio::test(start_paused = true)]
 async fn without_a_target_cluster_servers_come_and_go() -> anyhow::Result<()> {
@@ -215,6 +258,40 @@ async fn without_a_target_cluster_servers_come_and_go() -> anyhow::Result<()> {
         ["/nodes/", "/secrets", "/eviction", "/pods/"].iter().any(|part| call.contains(part))
     };
     assert_eq!(log.iter().find(other), None, "no node, no token and no drain");
+    manager.end().await
+}
+
+/// MetaKube's scenario 40, with fewer machines.
+#[tokio::test(start_paused = true)]
+async fn metakube_40_steady_machines_are_left_alone_and_a_flap_concerns_one() -> anyhow::Result<()>
+{
+    const MACHINES: usize = 20;
+    let stage = Stage::start().await?;
+    let life = Life::long();
+    let manager = stage.work(stage.wires(&life))?;
+    stage.apply_example(MACHINES as u32).await?;
+    let machines = stage.whole(MACHINES, &BTreeSet::new(), CHAPTER).await?.machines;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let before = life.log().len();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(life.log()[before..], [] as [String; 0], "nothing is written for ten minutes");
+
+    let name = machines[0].name_any();
+    let flap = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    stage.nodes().patch_status(&name, &PatchParams::default(), &Patch::Strategic(flap)).await?;
+    until("its machine is Unknown", async || {
+        let phase = stage.machines().get(&name).await?.status.and_then(|it| it.phase);
+        Ok((phase == Some(Phase::Unknown)).then_some(()))
+    })
+    .await?;
+    stage.whole(MACHINES, &BTreeSet::new(), CHAPTER).await?;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let log = life.log();
+    let others: Vec<String> = machines[1..].iter().map(ResourceExt::name_any).collect();
+    let stray =
+        log[before..].iter().find(|call| others.iter().any(|it| call.contains(it.as_str())));
+    assert_eq!(stray, None, "only {name} is concerned");
+    assert_eq!(life.calls(), log.len() as u64);
     manager.end().await
 }
 
@@ -304,24 +381,5 @@ async fn silent_machines_of_two_pools_are_replaced_at_once() -> anyhow::Result<(
     let patch = Patch::Merge(json!({ "spec": { "disableHealthTimeout": null } }));
     stage.machines().patch(spared, &PatchParams::default(), &patch).await?;
     up(&census.uids()).await?;
-    manager.end().await
-}
-
-/// Gardener's scenario 5 and MetaKube's 17: a machine that a set owns is replaced, one alone is kept.
-#[tokio::test(start_paused = true)]
-async fn a_lone_machine_that_never_joins_is_kept_and_says_so() -> anyhow::Result<()> {
-    let (stage, manager) = start().await?;
-    stage.create(&class_secret(&stage)).await?;
-    // Its user-data makes no node.
-    classed_machine(&stage, "lone").await?;
-    let message = reason(&stage, "lone", "Ready", "JoinDeadlineExceeded").await?;
-    assert!(message.contains("did not become a node in time"), "{message}");
-    tokio::time::sleep(Duration::from_secs(600)).await;
-    let machine = stage.machines().get("lone").await?;
-    assert_eq!(machine.status.and_then(|it| it.phase), Some(Phase::Failed));
-    assert_eq!(stage.census().await?.cloud.servers.len(), 1, "for somebody to look at");
-    assert_eq!(stage.census().await?.tokens, 0);
-    stage.machines().delete("lone", &DeleteParams::default()).await?;
-    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
     manager.end().await
 }

@@ -1,7 +1,7 @@
 //! No secret of the world is found in anything that Drover logs or writes, whatever goes wrong.
 
 use crate::manifests::{good, secret, with};
-use crate::workload::{CHAPTER, reason};
+use crate::workload::{CHAPTER, gone, reason};
 use axum::body::Body;
 use axum::response::Response;
 use base64::Engine as _;
@@ -28,6 +28,7 @@ const SAID: &str = "debug,drover_controllers=trace,drover_openstack=trace,drover
 const APPLICATION_CREDENTIAL: &str = "appcred-7QzPw0Vd3mKx";
 const WRONG_PASSWORD: &str = "wrong-hunter2-Zk81vQ";
 const INLINE_PASSWORD: &str = "inline-hunter3-mB94tR";
+const IN_USER_DATA: &str = "registry-hunter4-Yc27pW";
 
 /// A text that many hands add to.
 #[derive(Clone, Default)]
@@ -205,6 +206,31 @@ async fn unlucky(stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A machine of a class, whose user-data hides something and makes no node: it fails, and is forced away from a cloud
+/// that is stuck.
+async fn forced(stage: &Stage) -> anyhow::Result<()> {
+    let texts = json!({
+        "authURL": format!("{}/identity/v3", stage.world.cloud_url()),
+        "username": "drover", "password": "password", "domainName": "Default",
+        "tenantName": "drover",
+        "userData": format!("#cloud-config\nwrite_files: [] # {IN_USER_DATA} <<BOOTSTRAP_TOKEN>>\n"),
+    });
+    stage.create(&secret("class", texts)).await?;
+    let class = with(good("MachineClass", "small"), "/providerSpec/region", json!("dbl"));
+    let class = with(class, "/secretRef", json!({ "name": "class", "namespace": NAMESPACE }));
+    stage.create(&class).await?;
+    let from = json!({ "valueFrom": { "machineClass": { "name": "small" } } });
+    let machine = with(good("Machine", "classed"), "/spec/providerSpec", from);
+    let machine = with(machine, "/spec/creationTimeout", json!("20m"));
+    stage.create(&with(machine, "/spec/deletionPolicy", json!("forced"))).await?;
+    reason(stage, "classed", "Ready", "JoinDeadlineExceeded").await?;
+    let machine = stage.machines().get("classed").await?;
+    let cloud = stage.cloud()?;
+    cloud.add_fault(Fault::on("compute DELETE /servers/{id}", Effect::status(503)));
+    stage.machines().delete("classed", &DeleteParams::default()).await?;
+    gone(stage, &machine).await
+}
+
 /// All that Drover wrote where people read: everything but what users wrote themselves.
 async fn written(stage: &Stage) -> anyhow::Result<String> {
     let mut all = String::new();
@@ -263,7 +289,9 @@ async fn story(stage: &Stage, heard: &Heard, known: &Known) -> anyhow::Result<()
     heard_of.write_all(written(stage).await?.as_bytes())?;
     stage.pools().delete("nodes", &DeleteParams::default()).await?;
     stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    forced(stage).await?;
     heard_of.write_all(written(stage).await?.as_bytes())?;
+    known.add("in user-data", IN_USER_DATA);
     known.add("application credential", APPLICATION_CREDENTIAL);
     known.add("password", WRONG_PASSWORD);
     known.add("password", INLINE_PASSWORD);
@@ -296,7 +324,7 @@ async fn no_secret_is_in_a_log_an_event_or_a_status() -> anyhow::Result<()> {
     manager.end().await?;
 
     let text = heard.text();
-    for word in ["the ear hears", "CredentialsRefused", "NodeReady"] {
+    for word in ["the ear hears", "CredentialsRefused", "NodeReady", "LeftBehind"] {
         assert!(text.contains(word), "the ear is deaf: nothing was heard of {word}");
     }
     assert!(known.count("bootstrap token") >= 4, "each machine had a token of its own");
