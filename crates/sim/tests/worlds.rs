@@ -22,6 +22,9 @@ const CASES: &[Case] = &[
     ("a budget holds its pod", |it| {
         drain::a_pod_behind_a_budget_is_never_deleted_early(it).boxed_local()
     }),
+    ("grace within the drain's deadline", |it| {
+        drain::a_pod_is_asked_with_the_grace_that_is_left(it).boxed_local()
+    }),
     ("a roll within the budget", |it| {
         drain::a_roll_keeps_the_workload_within_its_budget(it)
             .map(|told| told.map(drop))

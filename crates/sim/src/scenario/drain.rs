@@ -93,6 +93,37 @@ pub async fn a_pod_behind_a_budget_is_never_deleted_early(stage: &Stage) -> anyh
     manager.end().await
 }
 
+/// A pod that is allowed an hour to stop is asked to leave with the ten minutes that its node's drain has left.
+///
+/// # Errors
+/// When the machine is not replaced in the end.
+pub async fn a_pod_is_asked_with_the_grace_that_is_left(stage: &Stage) -> anyhow::Result<()> {
+    let manager = at_work(stage)?;
+    stage.apply_example(2).await?;
+    stage.whole(2, &BTreeSet::new(), stage.chapter).await?;
+    let mut slow = workload(1);
+    let template = &mut slow["spec"]["template"];
+    template["metadata"]["annotations"] = json!({ "lab.drover.dev/stop-seconds": "600" });
+    template["spec"]["terminationGracePeriodSeconds"] = json!(3600);
+    stage.create(&slow).await?;
+    let pod = running(stage, 1).await?.remove(0);
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let timeout = Patch::Merge(json!({ "spec": { "drainTimeout": "10m" } }));
+    let machine = stage.machines().patch(&node, &PatchParams::default(), &timeout).await?;
+    stage.machines().delete(&node, &DeleteParams::default()).await?;
+    let pods = Api::<Pod>::namespaced(stage.admin.clone(), NAMESPACE);
+    let asked = async |_: &Stage| {
+        let now = pods.get(&pod.name_any()).await?;
+        assert_eq!(now.uid(), pod.uid(), "it was gone before it could be seen to go");
+        let grace = now.metadata.deletion_grace_period_seconds;
+        assert!(grace.is_none_or(|grace| (1..=600).contains(&grace)), "{grace:?} s");
+        Ok(grace.is_some())
+    };
+    stage.until("pod that is asked to leave", asked).await?;
+    stage.whole(2, &machine.uid().into_iter().collect(), stage.chapter).await?;
+    manager.end().await
+}
+
 /// A roll of the pool never takes more pods than the workload's budget allows; the fewest that were Ready.
 ///
 /// # Errors
