@@ -19,7 +19,7 @@ async fn made(world: &World, order: &Order) -> Memory {
 /// MetaKube, scenario 25: a borrowed, pre-existing free floating IP still exists, unassigned, after its Machine is
 /// deleted.
 #[tokio::test(start_paused = true)]
-async fn scenario_25_a_borrowed_floating_ip_is_given_back_as_it_was() {
+async fn metakube_25_a_borrowed_floating_ip_is_given_back_as_it_was() {
     let world = World::new();
     let kept = world.cloud.keep_floating_ip("").unwrap();
     let before = floating_ips(&world);

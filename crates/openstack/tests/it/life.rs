@@ -109,7 +109,7 @@ async fn without_port_security_and_with_two_networks_on_one_subnet() {
 /// MetaKube's scenario 7. What differs: what was found is in the status of the Machine, not in its description, which
 /// stays as its user wrote it; where there are several zones or subnets the cloud chooses.
 #[tokio::test(start_paused = true)]
-async fn a_network_that_is_the_only_one_needs_no_name() {
+async fn metakube_7_a_network_that_is_the_only_one_needs_no_name() {
     for networks in [json!([]), json!([{"subnet": world::SUBNET}])] {
         let world = World::new();
         let mut sparse = with(parameters(), "networks", networks.clone());

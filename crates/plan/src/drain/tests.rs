@@ -177,7 +177,7 @@ fn critical_pods_leave_when_no_other_is_left() {
 
 /// Gardener's scenario 22.
 #[test]
-fn a_budget_that_can_never_be_satisfied_is_told_from_one_that_may() {
+fn gardener_22_a_budget_that_can_never_be_satisfied_is_told_from_one_that_may() {
     let of = |metadata: Value, status: Value| -> Arc<PodDisruptionBudget> {
         let mut value = json!({
             "metadata": {"name": "web", "namespace": "default", "generation": 2},

@@ -393,7 +393,7 @@ fn a_made_server_gets_its_id_and_is_awaited() {
 
 /// MetaKube's scenarios 14 and 34.
 #[test]
-fn a_node_is_matched_marked_and_ready_when_its_taints_are_gone() {
+fn metakube_14_a_node_is_matched_marked_and_ready_when_its_taints_are_gone() {
     let mut world = World::made();
     world.nodes = vec![node(json!({
         "spec": {"taints": [{"key": labels::TAINT_STARTUP, "effect": "NoSchedule"}]},

@@ -161,7 +161,7 @@ async fn an_outage_of_an_hour_costs_a_pool_of_fifty_few_calls() -> anyhow::Resul
 /// machine-controller, scenario 19: a quota 403 shows as CreateError with the cloud's text, retries back off, and after
 /// the quota is raised the Machine recovers and the error fields clear.
 #[tokio::test(start_paused = true)]
-async fn scenario_19_a_quota_is_told_and_the_pool_recovers_when_it_is_raised() -> anyhow::Result<()>
+async fn metakube_19_a_quota_is_told_and_the_pool_recovers_when_it_is_raised() -> anyhow::Result<()>
 {
     let (stage, manager) = start().await?;
     cloud(&stage).set_quotas(Quotas { instances: 2, ..Quotas::default() });
@@ -313,7 +313,7 @@ async fn every_trouble_has_its_reason_and_code_and_ends_when_its_cause_ends() ->
 
 /// MetaKube, scenario 25, seen from the Machine: what it borrowed is there when it is gone.
 #[tokio::test(start_paused = true)]
-async fn scenario_25_a_borrowed_floating_ip_outlives_its_machine() -> anyhow::Result<()> {
+async fn metakube_25_a_borrowed_floating_ip_outlives_its_machine() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     cloud(&stage).keep_floating_ip("").expect("the pool has room");
     let kept = cloud(&stage).ledger().floating_ips;

@@ -24,7 +24,8 @@ const REPLICAS: u32 = 2;
 
 /// Gardener's scenario 2 and MetaKube's 13.
 #[tokio::test(start_paused = true)]
-async fn no_death_while_creating_makes_two_servers_or_loses_anything() -> anyhow::Result<()> {
+async fn gardener_2_metakube_13_no_death_while_creating_makes_two_servers_or_loses_anything()
+-> anyhow::Result<()> {
     // Without one of its own, so that the shared server group is made, too.
     let group = "/spec/template/spec/providerSpec/value/cloudProviderSpec/serverGroupID";
     let pool = with(good("MachineDeployment", "nodes"), group, Value::Null);

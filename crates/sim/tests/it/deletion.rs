@@ -26,7 +26,7 @@ async fn two_nodes() -> anyhow::Result<(Stage, drover_sim::stage::Working, Vec<d
 /// Gardener's scenario 16. What differs: why the node is drained stands in the annotation of its cordon, not
 /// in a condition of the Node.
 #[tokio::test(start_paused = true)]
-async fn full_deletion_order() -> anyhow::Result<()> {
+async fn gardener_16_full_deletion_order() -> anyhow::Result<()> {
     let (stage, builder, _) = two_nodes().await?;
     stage.create(&workload("web", 1)).await?;
     let node = node_of(&running(&stage, "web", 1).await?[0]);
@@ -75,7 +75,8 @@ async fn two_nodes_with_web()
 
 /// Gardener's #1055 and MetaKube's scenario 32: a Node that is deleted takes its machine with it.
 #[tokio::test(start_paused = true)]
-async fn kubectl_delete_node_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()> {
+async fn metakube_32_kubectl_delete_node_ends_in_clean_up_and_one_replacement() -> anyhow::Result<()>
+{
     let (stage, manager, machine) = two_nodes_with_web().await?;
     stage.nodes().delete(&machine.name_any(), &DeleteParams::default()).await?;
     replaced_once(&stage, &machine).await?;

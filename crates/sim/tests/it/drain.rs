@@ -32,7 +32,7 @@ async fn a_rolling_update_keeps_the_workload_within_its_budget() -> anyhow::Resu
 /// Gardener's scenarios 23 and 28, MetaKube's 22: a restart in the middle of a drain keeps its deadline. What
 /// differs from Gardener: overdue pods get up to 30 s to end, and the server follows a minute later.
 #[tokio::test(start_paused = true)]
-async fn a_restart_in_the_middle_keeps_the_deadline() -> anyhow::Result<()> {
+async fn gardener_28_a_restart_in_the_middle_keeps_the_deadline() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let life = Life::long();
     let first = stage.work(stage.wires(&life))?;
@@ -91,7 +91,8 @@ async fn wide_stage() -> anyhow::Result<Stage> {
 
 /// Gardener's scenario 26 (#943): no drain holds a worker.
 #[tokio::test(start_paused = true)]
-async fn two_hundred_stuck_drains_do_not_delay_ten_new_machines() -> anyhow::Result<()> {
+async fn gardener_26_two_hundred_stuck_drains_do_not_delay_ten_new_machines() -> anyhow::Result<()>
+{
     const STUCK: u32 = 200;
     let other = crate::manifests::with(
         crate::manifests::good("MachineDeployment", "others"),

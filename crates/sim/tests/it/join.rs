@@ -150,7 +150,7 @@ async fn nobody_joins(stage: &Stage) -> anyhow::Result<()> {
 /// MetaKube 9.2 scenario 17, Gardener 10.3 scenarios 4 and 5: at the deadline, counted from its birth, a machine
 /// without a Node is Failed; its set makes another, a standalone one is kept and says so. Its token is gone.
 #[tokio::test(start_paused = true)]
-async fn metakube_17_a_server_that_never_joins_is_replaced_and_a_standalone_machine_kept()
+async fn gardener_5_metakube_17_a_server_that_never_joins_is_replaced_and_a_standalone_machine_kept()
 -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     nobody_joins(&stage).await?;

@@ -79,7 +79,7 @@ fn assert_told(told: &[String], table: &str) {
 /// Gardener's scenario 1, in MetaKube's order of a birth. What differs: the Node is in `status.nodeRef` and
 /// not in a label, and there is no annotation of a priority.
 #[tokio::test(start_paused = true)]
-async fn every_step_of_a_life_has_a_phrase_worth_reading() -> anyhow::Result<()> {
+async fn gardener_1_every_step_of_a_life_has_a_phrase_worth_reading() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     stage.apply_example(1).await?;
     let born = story(&stage, "Running NodeReady: the node is ready").await?;
@@ -166,7 +166,7 @@ async fn classed_machine(stage: &Stage, name: &str) -> anyhow::Result<()> {
 /// MetaKube's scenario 11. What differs: Drover's own user-data needs no Secret; this is about the user-data
 /// of a MachineClass.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_made_before_the_user_data_is_there() -> anyhow::Result<()> {
+async fn metakube_11_nothing_is_made_before_the_user_data_is_there() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     classed_machine(&stage, "lone").await?;
     let message = reason(&stage, "lone", "Ready", "CredentialsMissing").await?;
@@ -228,7 +228,7 @@ async fn a_node_of_a_class_gets_back_its_labels_and_follows_its_virtual_capacity
 
 /// Gardener's scenario 29: create ends Available with addresses; delete skips drain, node and token.
 #[tokio::test(start_paused = true)]
-async fn without_a_target_cluster_servers_come_and_go() -> anyhow::Result<()> {
+async fn gardener_29_without_a_target_cluster_servers_come_and_go() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let life = Life::long();
     let manager = stage.work_as(stage.wires(&life), "sim", |it| it.machine.joins = false)?;
@@ -297,7 +297,7 @@ async fn metakube_40_steady_machines_are_left_alone_and_a_flap_concerns_one() ->
 
 /// MetaKube's scenario 35.
 #[tokio::test(start_paused = true)]
-async fn a_pool_whose_image_was_removed_goes_away() -> anyhow::Result<()> {
+async fn metakube_35_a_pool_whose_image_was_removed_goes_away() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     stage.apply_example(2).await?;
     stage.whole(2, &BTreeSet::new(), CHAPTER).await?;
@@ -322,7 +322,7 @@ async fn a_pool_whose_image_was_removed_goes_away() -> anyhow::Result<()> {
 
 /// Gardener's scenario 4. What differs: the deadline is 2 h unless `creationTimeout` says otherwise.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_cannot_be_made_in_time_is_replaced() -> anyhow::Result<()> {
+async fn gardener_4_a_machine_that_cannot_be_made_in_time_is_replaced() -> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     stage.cloud()?.add_fault(Fault::on("compute POST /servers", Effect::status(503)));
     let pool = with(good("MachineDeployment", "nodes"), "/spec/replicas", json!(1));
@@ -345,7 +345,8 @@ async fn a_machine_that_cannot_be_made_in_time_is_replaced() -> anyhow::Result<(
 /// Gardener's scenarios 8 and 10. What differs: nobody asks for a permit, a set replaces its Failed machines
 /// within its own budget, so pools never wait for each other.
 #[tokio::test(start_paused = true)]
-async fn silent_machines_of_two_pools_are_replaced_at_once() -> anyhow::Result<()> {
+async fn gardener_8_gardener_10_silent_machines_of_two_pools_are_replaced_at_once()
+-> anyhow::Result<()> {
     let (stage, manager) = start().await?;
     for name in ["nodes", "others"] {
         let mut pool: Value = serde_saphyr::from_str(EXAMPLE)?;

@@ -338,7 +338,8 @@ pub fn unharmed(manager: &Working) {
 /// MetaKube's scenarios 4 and 5. What differs: there is no webhook; what only a reader of a description can say is told
 /// by the machine, and nothing is made.
 #[tokio::test(start_paused = true)]
-async fn what_only_a_reader_can_say_is_reported_and_costs_nothing() -> anyhow::Result<()> {
+async fn metakube_4_metakube_5_what_only_a_reader_can_say_is_reported_and_costs_nothing()
+-> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let life = Life::until(u64::MAX, |_| true);
     let mut wires = stage.wires(&life);

@@ -56,8 +56,8 @@ const CASES: [Case; 5] = [
 
 /// Gardener's scenario 23 with its timings of drains, and MetaKube's 22. What differs: at the deadline a pod gets up to 30 s, and not none.
 #[tokio::test(start_paused = true)]
-async fn a_drain_takes_as_long_as_its_pods_and_never_longer_than_its_deadline() -> anyhow::Result<()>
-{
+async fn gardener_23_metakube_22_a_drain_takes_as_long_as_its_pods_and_never_longer_than_its_deadline()
+-> anyhow::Result<()> {
     for case in CASES {
         let (stage, here, there) = two_nodes().await?;
         change(&stage, &here, json!({ "spec": { "drainTimeout": case.drain_timeout } })).await?;
@@ -79,7 +79,7 @@ async fn a_drain_takes_as_long_as_its_pods_and_never_longer_than_its_deadline() 
 
 /// Gardener's scenarios 19 and 20, timed: pods with volumes of their own take their turns, those that share one do not.
 #[tokio::test(start_paused = true)]
-async fn pods_with_volumes_of_their_own_take_their_turns() -> anyhow::Result<()> {
+async fn gardener_20_pods_with_volumes_of_their_own_take_their_turns() -> anyhow::Result<()> {
     let (stage, here, there) = stage_with(&["db-a"]).await?;
     let one = drain_time(&stage, &here, &there).await?;
     assert!(one >= Duration::from_secs(8), "detaching and attaching take their time: {one:?}");

@@ -41,7 +41,7 @@ pub async fn stage_with(volumes: &[&str]) -> anyhow::Result<(Stage, String, Stri
 
 /// Gardener's scenario 19.
 #[tokio::test(start_paused = true)]
-async fn two_pods_with_exclusive_volumes_drain_serially() -> anyhow::Result<()> {
+async fn gardener_19_two_pods_with_exclusive_volumes_drain_serially() -> anyhow::Result<()> {
     let (stage, here, there) = stage_with(&["db-a", "db-b"]).await?;
     stage.create(&workload("web", 2)).await?;
     running(&stage, "web", 2).await?;
@@ -121,7 +121,8 @@ fn assert_fast(freed: Duration) {
 
 /// Gardener's scenario 25 and MetaKube's 23, the fast path. What differs: attachments are deleted when the server is off, not before.
 #[tokio::test(start_paused = true)]
-async fn the_volume_of_a_silent_node_is_freed_when_its_server_is_off() -> anyhow::Result<()> {
+async fn gardener_25_metakube_23_the_volume_of_a_silent_node_is_freed_when_its_server_is_off()
+-> anyhow::Result<()> {
     let (stage, here, there) = stage_with(&["db"]).await?;
     cordon(&stage, &there, false).await?;
     let manager = stage.work(stage.wires(&Life::long()))?;

@@ -218,7 +218,7 @@ fn hooks_hold_the_deletion_before_the_drain_and_before_the_server_goes() {
 
 /// Gardener's scenario 17 and Mirantis' policies: retried for ever, unless forced.
 #[test]
-fn a_cloud_that_refuses_to_delete_is_asked_again_unless_forced() {
+fn gardener_17_a_cloud_that_refuses_to_delete_is_asked_again_unless_forced() {
     let mut world = World::running();
     world.refuse(Question::Create, Reason::QuotaExceeded, Retry::OnChange);
     let heard = world.heard.clone();

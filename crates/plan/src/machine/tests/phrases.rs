@@ -154,7 +154,7 @@ fn a_request_for_a_certificate_that_is_denied_is_told() {
 
 /// Gardener's scenario 7: what makes a machine Unknown, and what does not.
 #[test]
-fn health_goes_to_unknown_and_back() {
+fn gardener_7_health_goes_to_unknown_and_back() {
     let with = |type_: &str, status: &str, message: &str| {
         node(json!({"status": {"conditions": [
             {"type": "Ready", "status": if type_ == "Ready" { status } else { "True" }, "message": message},
