@@ -3,6 +3,7 @@
 use crate::cache::{Cache, Key};
 use drover_api::{Cluster, Machine, MachineClass, MachineDeployment, MachineSet, labels};
 use drover_plan::certificate::{self, Asker};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
     EphemeralVolumeSource, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec,
@@ -281,7 +282,7 @@ fn slim_node(node: &mut Node) {
 /// A request that was decided on is not read again; Kubernetes keeps it for an hour, with its certificate.
 fn slim_request(request: &mut CertificateSigningRequest) {
     if certificate::is_decided(request) {
-        request.spec.request.0.clear();
+        request.spec.request = ByteString::default();
         request.spec.extra = None;
         if let Some(status) = &mut request.status {
             status.certificate = None;
