@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 /// The pool that rolls.
 const REPLICAS: usize = 4;
 /// How long the API server is halted: longer than a leader renews (10 s), a Lease holds (15 s), a connection may take
-/// (30 s) and a node's Lease is good (40 s).
-const HALT: Duration = Duration::from_secs(45);
+/// (30 s), a node's Lease is good (40 s) and a request may last (60 s).
+const HALT: Duration = Duration::from_secs(120);
 /// Names of the cases, for the line that says that they are not run.
 const CASES: usize = 4;
 
