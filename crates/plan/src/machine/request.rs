@@ -20,8 +20,9 @@ pub fn asked(draft: &Draft) -> Option<Reason> {
     }
 }
 
-/// Drains the node and, when its deletion was asked for, deletes the machine then. That is the point of no
-/// return: until then the request can be withdrawn.
+/// Drains the node and, when its deletion was asked for, deletes the machine then, as soon as nothing holds its server. That
+/// is the point of no return, for what follows is the first call that destroys something: until then the request can be
+/// withdrawn.
 pub fn fulfil(draft: &mut Draft, node: &Node, why: Reason) {
     if why == Reason::Maintenance {
         let evacuated = evacuate::is_evacuated(draft, Purpose::Maintenance);
@@ -35,8 +36,10 @@ pub fn fulfil(draft: &mut Draft, node: &Node, why: Reason) {
         // The machine is deleted already, and for good.
         return;
     }
-    let careful = draft.status.deletion_policy == Some(DeletionPolicy::Graceful);
-    let prepared = !careful || evacuate::is_evacuated(draft, Purpose::Request);
+    let policy = draft.status.deletion_policy;
+    let evacuated =
+        policy != Some(DeletionPolicy::Graceful) || evacuate::is_evacuated(draft, Purpose::Request);
+    let prepared = evacuated && (policy == Some(DeletionPolicy::Forced) || !is_held(draft));
     let failed = draft.seen.trouble.is_some() && !prepared;
     let is_new = phase(draft).is_none();
     set_phase(
@@ -62,6 +65,16 @@ pub fn fulfil(draft: &mut Draft, node: &Node, why: Reason) {
     }
 }
 
+/// Whether a hook keeps the server.
+fn is_held(draft: &mut Draft) -> bool {
+    let type_ = ConditionType::ServerDeleted;
+    let held = evacuate::waits_for_hook(draft, labels::HOOK_PRE_TERMINATE, type_);
+    if !held {
+        draft.forget(type_);
+    }
+    held
+}
+
 /// Undoes what an evacuation did that nobody asks for any more: only a Node that Drover cordoned is
 /// uncordoned.
 pub fn withdraw(draft: &mut Draft, node: &Node) {
@@ -84,6 +97,7 @@ pub fn withdraw(draft: &mut Draft, node: &Node) {
     }
     draft.forget(ConditionType::Drained);
     draft.forget(ConditionType::VolumesDetached);
+    draft.forget(ConditionType::ServerDeleted);
     draft.status.drain = None;
     if let Some(status) = &mut draft.status.provider_status {
         status.maintenance = None;

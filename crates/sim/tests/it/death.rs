@@ -1,6 +1,6 @@
 //! The manager is killed after every single call that changes anything, and another takes its place.
 
-use crate::deletion::{mirantis, preparation};
+use crate::deletion::{mirantis, withdrawn};
 use crate::manifests::{good, with};
 use crate::workload::{
     CHAPTER, attached, budget, change, cordon, gone, node_of, reason, running, until, with_volume,
@@ -224,11 +224,7 @@ async fn asked_withdrawn_held_and_forced(stage: &Stage, name: &str) -> anyhow::R
     change(stage, name, ask(true)).await?;
     reason(stage, name, "Drained", "BudgetUnsatisfiable").await?;
     change(stage, name, ask(false)).await?;
-    until("the request is withdrawn", async || {
-        let machine = stage.machines().get(name).await?;
-        Ok((preparation(&machine) == (Some(false), String::new())).then_some(()))
-    })
-    .await?;
+    withdrawn(stage, name).await?;
     let node = stage.nodes().get(name).await?;
     assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None, "it is uncordoned");
 

@@ -152,12 +152,22 @@ pub fn mirantis(name: &str) -> Value {
     with(good("Machine", name), "/spec/providerSpec/value", value)
 }
 
-pub fn preparation(machine: &drover_api::Machine) -> (Option<bool>, String) {
+fn preparation(machine: &drover_api::Machine) -> (Option<bool>, String) {
     let status = machine.status.clone().and_then(|it| it.provider_status).unwrap_or_default();
     (status.delete, status.prepare_deletion_phase.unwrap_or_default())
 }
 
-/// Mirantis: `delete: true` can be withdrawn while the node is drained; then it is uncordoned.
+/// Waits until the request for a machine's deletion is withdrawn.
+pub async fn withdrawn(stage: &Stage, name: &str) -> anyhow::Result<()> {
+    until("the request is withdrawn", async || {
+        let machine = stage.machines().get(name).await?;
+        Ok((preparation(&machine) == (Some(false), String::new())).then_some(()))
+    })
+    .await
+}
+
+/// Mirantis: `delete: true` can be withdrawn while the node is drained, and then it is uncordoned; or while a hook keeps
+/// its server.
 #[tokio::test(start_paused = true)]
 async fn a_request_for_deletion_is_withdrawn_and_made_again() -> anyhow::Result<()> {
     let (stage, manager, machines) = two_nodes().await?;
@@ -189,11 +199,7 @@ async fn a_request_for_deletion_is_withdrawn_and_made_again() -> anyhow::Result<
     assert_eq!(node.spec.and_then(|spec| spec.unschedulable), Some(true));
 
     change(&stage, "lone", ask(false)).await?;
-    until("the request is withdrawn", async || {
-        let machine = stage.machines().get("lone").await?;
-        Ok((preparation(&machine) == (Some(false), String::new())).then_some(()))
-    })
-    .await?;
+    withdrawn(&stage, "lone").await?;
     let node = stage.nodes().get("lone").await?;
     assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None);
 
@@ -202,6 +208,16 @@ async fn a_request_for_deletion_is_withdrawn_and_made_again() -> anyhow::Result<
     change(&stage, "lone", ask(true)).await?;
     reason(&stage, "lone", "Drained", "BudgetUnsatisfiable").await?;
     change(&stage, "lone", policy("unsafe")).await?;
+    reason(&stage, "lone", "ServerDeleted", "HookAwaited").await?;
+    let held = stage.machines().get("lone").await?;
+    assert_eq!(preparation(&held), (Some(true), "started".to_owned()));
+    assert_eq!(
+        held.metadata.deletion_timestamp, None,
+        "nothing is destroyed, so there is a way back"
+    );
+    change(&stage, "lone", ask(false)).await?;
+    withdrawn(&stage, "lone").await?;
+    change(&stage, "lone", ask(true)).await?;
     reason(&stage, "lone", "ServerDeleted", "HookAwaited").await?;
     let back = change(&stage, "lone", policy("graceful")).await.expect_err("there is no way back");
     assert!(format!("{back:#}").contains("can only become less careful"), "{back:#}");

@@ -4,8 +4,8 @@ use crate::volumes::{stage_with, two_nodes};
 use crate::workload::{budget, change, condition, cordon, running, until, with_volume, workload};
 use drover_sim::faults::Life;
 use drover_sim::stage::Stage;
-use kube::api::DeleteParams;
-use serde_json::{Value, json};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -115,10 +115,8 @@ async fn a_drain_that_only_evicts_waits_for_ever() -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
         let now = running(&stage, "web", 1).await?.remove(0);
         assert_eq!(now.metadata.uid, pod.metadata.uid, "it is there three hours later");
-        let relaxed = Value::from(0);
-        let patch = json!({ "spec": { "minAvailable": relaxed } });
-        let patch = kube::api::Patch::Merge(patch);
-        stage.api(&budget("web", 0)).patch("web", &Default::default(), &patch).await?;
+        let patch = Patch::Merge(json!({ "spec": { "minAvailable": 0 } }));
+        stage.api(&budget("web", 0)).patch("web", &PatchParams::default(), &patch).await?;
         anyhow::Ok(())
     };
     let (took, relaxed) = tokio::join!(drain_time(&stage, &here, &there), relaxed);

@@ -382,11 +382,18 @@ fn a_deletion_asked_for_in_the_description_can_be_withdrawn_while_it_drains() {
     assert!(aborted.steps.is_empty() && aborted.status.drain.is_none());
     assert_eq!(world.condition("Drained"), "");
 
+    let hook = format!("{}etcd", labels::HOOK_PRE_TERMINATE);
+    world.machine.metadata.annotations = Some(BTreeMap::from([(hook, String::new())]));
     world.description.as_mut().unwrap().delete = true;
     world.passes(1);
     world.now = 7199;
     assert_eq!(steps(&world.pass()), ["PodEvicted default/web"], "the clock began anew");
     world.pods = vec![];
+    let plan = world.pass();
+    assert_eq!(shown(&plan), (Some(true), "started".to_owned()), "its server is held");
+    assert_eq!(world.condition("ServerDeleted"), "False(HookAwaited)");
+    assert!(plan.steps.is_empty(), "so there is still a way back");
+    world.machine.metadata.annotations = None;
     let plan = world.pass();
     assert_eq!(shown(&plan), (Some(true), "completed".to_owned()));
     assert!(
