@@ -65,18 +65,20 @@ async fn send(departure: &Departure, ctx: &Context) -> Result<Option<Refusal>, E
 /// By hand, for `Api::evict` of kube 5 sends `delete_options`, which Kubernetes does not know: neither the grace nor the
 /// precondition would count.
 async fn evict(pods: &Api<Pod>, departure: &Departure) -> Result<(), kube::Error> {
-    let Departure { pod, uid, grace, .. } = departure;
-    let eviction = Eviction {
+    let (name, params) = (&departure.pod.name, PostParams::default());
+    let answer = pods.create_subresource("eviction", name, &params, &eviction(departure)).await;
+    answer.map(|_: Value| ())
+}
+
+fn eviction(Departure { pod, uid, grace, .. }: &Departure) -> Eviction {
+    Eviction {
         metadata: ObjectMeta { name: Some(pod.name.clone()), ..ObjectMeta::default() },
         delete_options: Some(DeleteOptions {
             grace_period_seconds: *grace,
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
             ..DeleteOptions::default()
         }),
-    };
-    let params = PostParams::default();
-    let answer = pods.create_subresource("eviction", &pod.name, &params, &eviction).await;
-    answer.map(|_: Value| ())
+    }
 }
 
 /// Gone, or another pod of the name: as good as evicted. An answer is a refusal, silence a failure.
@@ -95,5 +97,25 @@ fn judge(
             Ok(Some(Refusal { message, at: ctx.clock.now(), times: 1, pause }))
         }
         Err(source) => Err(WriteError::new("evict", "Pod", pod, source).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_eviction_means_one_pod_and_says_its_grace() {
+        let pod = PodKey { namespace: "default".into(), name: "db-0".into() };
+        let departure =
+            Departure { pod, uid: "u-1".into(), grace: Some(42), why: Reason::PodEvicted };
+        let sent = serde_json::to_value(eviction(&departure)).unwrap();
+        let options = json!({ "gracePeriodSeconds": 42, "preconditions": { "uid": "u-1" } });
+        let expected = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "db-0" },
+            "deleteOptions": options,
+        });
+        assert_eq!(sent, expected);
     }
 }
