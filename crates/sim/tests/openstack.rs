@@ -13,8 +13,9 @@ use std::time::Instant;
 
 /// Deaths tried in each suite; `DROVER_TEST_SEED` takes others.
 const SAMPLE: usize = 6;
-/// Worlds of a suite at once, each with two servers of ours and one of somebody else's.
-const AT_ONCE: usize = 4;
+/// Worlds of a suite at once, each with two servers of ours and one of somebody else's: they mostly wait for what a dead process
+/// may have sent.
+const AT_ONCE: usize = SAMPLE;
 
 fn seed() -> u64 {
     std::env::var("DROVER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7)
