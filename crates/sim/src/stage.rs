@@ -103,7 +103,9 @@ impl Stage {
         let now = Timestamp::now();
         let openstack = Some(Foreign { account, admin: Some(admin) });
         let config = Config { openstack, pace: REAL_TIME_PACE, ..Config::loopback(now) };
-        Ok(Self { project: Some(project), ..Self::of(config).await? })
+        // Services on a busy machine take minutes for what a quiet one does in seconds.
+        let chapter = Duration::from_mins(10);
+        Ok(Self { project: Some(project), chapter, ..Self::of(config).await? })
     }
 
     /// Ends the world, and the project that it was in: nothing is left there.
