@@ -38,11 +38,7 @@ impl Home {
             auth[setting] = value.as_str().into();
         }
         let (own, ..) = side.log_in("drover").await;
-        let path = format!("identity /v3/users/{user}/application_credentials");
-        let wish = json!({"name": "drover", "description": "machine manager"});
-        let wish = Some(json!({"application_credential": wish}));
-        let credential = call(side, &own, "POST", &path, wish).await;
-        let credential = &credential.body["application_credential"];
+        let credential = credential(side, &own, &user).await;
         let auth = &mut side.clouds["drover-appcred"]["auth"];
         auth["application_credential_id"] = credential["id"].clone();
         auth["application_credential_secret"] = credential["secret"].clone();
@@ -101,6 +97,23 @@ impl Home {
             call(side, &self.token, "DELETE", &format!("{path}/{id}"), None).await;
         }
         all.is_empty()
+    }
+}
+
+/// An application credential of this user.
+async fn credential(side: &Side, token: &str, user: &str) -> Value {
+    let path = format!("identity /v3/users/{user}/application_credentials");
+    let wish = json!({"name": "drover", "description": "machine manager"});
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let body = Some(json!({"application_credential": wish}));
+        let mut answer = call(side, token, "POST", &path, body).await;
+        if answer.status == 201 {
+            return answer.body["application_credential"].take();
+        }
+        // Keystone: while roles of others change, it may not find one that was granted a moment ago.
+        assert!(tokio::time::Instant::now() < end, "{}", answer.body);
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
