@@ -184,8 +184,9 @@ impl<'a> Run<'a> {
                 let mut kept: Value = kept
                     .map(|(key, value)| (self.blank(key), self.blank_json(key, value)))
                     .collect();
-                // Nova: whether its cache was emptied before the end is chance.
-                if kept["status"] == "DELETED" && kept["addresses"].is_object() {
+                // Nova: whether its cache was emptied before it was gone, or given up, is chance.
+                let is_over = kept["status"] == "DELETED" || kept["fault"].is_object();
+                if is_over && kept["addresses"].is_object() {
                     kept["addresses"] = Value::Object(Default::default());
                 }
                 kept

@@ -240,7 +240,11 @@ impl Project {
         for group in self.list("security_groups").await {
             admin.delete(&format!("network /security-groups/{}", id(&group))).await;
         }
-        admin.delete(&format!("identity /users/{}", self.user)).await;
+        let users = admin.get("identity /users", "users").await;
+        let of_project = |user: &&Value| user["name"].as_str().unwrap().starts_with(&self.name);
+        for user in users.as_array().unwrap().iter().filter(of_project) {
+            admin.delete(&format!("identity /users/{}", id(user))).await;
+        }
         admin.delete(&format!("identity /projects/{}", self.id)).await;
     }
 }
