@@ -112,9 +112,9 @@ async fn a_drain_that_only_evicts_waits_for_ever() -> anyhow::Result<()> {
     stage.create(&budget("web", 1)).await?;
     let pod = running(&stage, "web", 1).await?.remove(0);
     let relaxed = async {
-        tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
         let now = running(&stage, "web", 1).await?.remove(0);
-        assert_eq!(now.metadata.uid, pod.metadata.uid, "it is there three hours later");
+        assert_eq!(now.metadata.uid, pod.metadata.uid, "it is there an hour later");
         let patch = Patch::Merge(json!({ "spec": { "minAvailable": 0 } }));
         stage.api(&budget("web", 0)).patch("web", &PatchParams::default(), &patch).await?;
         anyhow::Ok(())
@@ -122,6 +122,6 @@ async fn a_drain_that_only_evicts_waits_for_ever() -> anyhow::Result<()> {
     let (took, relaxed) = tokio::join!(drain_time(&stage, &here, &there), relaxed);
     relaxed?;
     let seconds = took?.as_secs();
-    assert!((3 * 3600..3 * 3600 + 90).contains(&seconds), "it took {seconds} s");
+    assert!((3600..3690).contains(&seconds), "it took {seconds} s");
     Ok(())
 }
