@@ -95,8 +95,8 @@ fn manage(args: &[&str]) {
         .env("OS_CLIENT_CONFIG_FILE", cloud.data.join("clouds.yaml"))
         .spawn()
         .expect("the binary starts");
-    let example = include_bytes!("../../../examples/metakube/machinedeployment.yaml");
-    kubectl(&["apply", "-f", "-"], example);
+    let example = kubectl::example(args.contains(&"--assets"));
+    kubectl(&["apply", "-f", "-"], example.as_bytes());
     let deadline = Instant::now() + Duration::from_secs(60);
     while kubectl(&["-n", "kube-system", "get", "machines", "-o", "name"], b"").lines().count() < 2
     {

@@ -5,7 +5,7 @@ mod kubectl;
 #[path = "story/process.rs"]
 mod process;
 
-use drover_lab::kube::{Assets, version};
+use drover_lab::kube::Assets;
 use kubectl::has_kubectl;
 use process::{Drover, interrupt, scratch, started};
 use serde_json::Value;
@@ -54,18 +54,11 @@ impl Dev {
             .expect("kubectl runs")
     }
 
-    /// The example's file; on a real control plane with a kubelet of its version, for the example's would be too
-    /// old (Kubernetes: version skew policy).
+    /// The example's file, fit for this world.
     fn example(&self, world: World) -> String {
-        let path = root().join("examples/metakube/machinedeployment.yaml");
-        if world == World::Lab {
-            return path.display().to_string();
-        }
-        let text = std::fs::read_to_string(&path).expect("the example");
-        let fitting = text
-            .replace("kubelet: 1.30.3", &format!("kubelet: {}", version().trim_start_matches('v')));
         let path = self.data.join("example.yaml");
-        std::fs::write(&path, fitting).expect("a folder of this test's own");
+        let text = kubectl::example(world == World::Kube);
+        std::fs::write(&path, text).expect("a folder of this test's own");
         path.display().to_string()
     }
 
