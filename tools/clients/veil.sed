@@ -8,8 +8,8 @@ s/resourceVersion: "[0-9]+"/resourceVersion: VERSION/
 s/"resourceVersion": ?"[0-9]+"/"resourceVersion":"VERSION"/g
 s/127\.0\.0\.1:[0-9]+/SERVER/g
 s/10\.[0-9]+\.[0-9]+\.[0-9]+/ADDRESS/g
-# How often a rollout is told of on its way is chance.
-/^Waiting for (deployment|daemon set) .* rollout to finish: /d
+# What kubectl sees of a rollout on its way, and how often, is chance.
+/^Waiting for (deployment|daemon set) .*(rollout to finish: |spec update to be observed)/d
 s/v1\.[0-9]+\.[0-9]+$/KUBELET/
 s/(NotReady|Ready)(.*)v1\.[0-9]+\.[0-9]+/\1\2KUBELET/
 s/eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+/TOKEN/g
