@@ -112,10 +112,14 @@ impl Caches {
         sets
     }
 
+    /// The machines that this set controls.
+    pub fn machines_controlled_by(&self, set: &MachineSet) -> Vec<Arc<Machine>> {
+        self.machines.by(MACHINES_BY_OWNER, &set.uid().unwrap_or_default())
+    }
+
     /// The machines that this set controls, and those in its namespace that nobody does.
     pub fn machines_of(&self, set: &MachineSet) -> Vec<Arc<Machine>> {
-        let uid = set.uid().unwrap_or_default();
-        let mut machines = self.machines.by(MACHINES_BY_OWNER, &uid);
+        let mut machines = self.machines_controlled_by(set);
         machines.extend(self.machines.by(MACHINES_BY_OWNER, &orphans(set)));
         machines.sort_by_key(|machine| machine.name_any());
         machines

@@ -6,7 +6,7 @@ use crate::events::Tone;
 use crate::queue::Outcome;
 use crate::write::{Error, Writer};
 use drover_api::{MachineDeployment, MachineDeploymentStatus, MachineSet};
-use drover_plan::machine_deployment::{Observed, Plan, Resize, Step, plan};
+use drover_plan::machine_deployment::{Herd, Observed, Plan, Resize, Step, plan};
 use drover_plan::reason::Reason;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
         return Ok(Outcome::Settled);
     };
     let sets = ctx.caches.sets_of(&deployment);
-    let leaving = leaving(&sets, &ctx);
+    let machines = herds(&sets, &ctx);
     let plan = plan(&Observed {
         deployment: &deployment,
         sets: &sets,
-        leaving: &leaving,
+        machines: &machines,
         trouble: ctx.troubles.deployments.of(&key).as_deref(),
         settings: &ctx.settings.deployment,
         now: ctx.clock.now(),
@@ -36,21 +36,17 @@ pub async fn reconcile(key: Key, ctx: Arc<Context>) -> Result<Outcome, Error> {
     acted
 }
 
-/// How many machines of each set are on their way out.
-fn leaving(sets: &[Arc<MachineSet>], ctx: &Context) -> BTreeMap<String, u32> {
-    sets.iter()
-        .map(|set| {
-            let machines = ctx.caches.machines_of(set);
-            let leaving = machines.iter().filter(|machine| {
-                machine.metadata.deletion_timestamp.is_some()
-                    && machine
-                        .owner_references()
-                        .iter()
-                        .any(|it| Some(&it.uid) == set.metadata.uid.as_ref())
-            });
-            (set.name_any(), u32::try_from(leaving.count()).unwrap_or(u32::MAX))
-        })
-        .collect()
+/// How many machines each set has.
+fn herds(sets: &[Arc<MachineSet>], ctx: &Context) -> BTreeMap<String, Herd> {
+    let herd = |set: &MachineSet| {
+        let mut herd = Herd::default();
+        for machine in ctx.caches.machines_controlled_by(set) {
+            let leaves = machine.metadata.deletion_timestamp.is_some();
+            *if leaves { &mut herd.leaving } else { &mut herd.staying } += 1;
+        }
+        herd
+    };
+    sets.iter().map(|set| (set.name_any(), herd(set))).collect()
 }
 
 /// The status goes first and carries the version the plan was drawn from, so a plan drawn from a

@@ -101,6 +101,11 @@ fn on_machine_change(caches: &Caches, queues: &Queues) {
                 to.sets.add_soon(owner, Urgency::Begun);
             }
         });
+        if let Some(set) = lost(change).and_then(|machine| of.set_of(machine))
+            && let Some(owner) = controller_key(set.as_ref(), "MachineDeployment")
+        {
+            to.deployments.add(owner, Urgency::Begun);
+        }
         match change {
             Change::Put { old, new } if changed_from_outside(*old, new) => {
                 to.machines.add_afresh(Key::of(new.as_ref()), urgency(new));
@@ -160,6 +165,17 @@ fn while_deleting(caches: &Caches, queues: &Queues) {
             to.machines.add(Key::of(machine.as_ref()), Urgency::Begun);
         }
     });
+}
+
+/// The machine, when it began to leave or is gone: a rollout may wait for that.
+fn lost<'a>(change: &'a Change<'_, Machine>) -> Option<&'a Machine> {
+    match change {
+        Change::Put { old: Some(old), new } => (old.metadata.deletion_timestamp.is_none()
+            && new.metadata.deletion_timestamp.is_some())
+        .then_some(new),
+        Change::Put { old: None, .. } => None,
+        Change::Gone { old } => Some(old),
+    }
 }
 
 fn each<K>(change: &Change<'_, K>, mut wake: impl FnMut(&Arc<K>)) {

@@ -29,6 +29,14 @@ pub struct Settings {
     pub strict_surge: bool,
 }
 
+/// The machines that a set has, whatever size it is asked to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Herd {
+    pub staying: u32,
+    /// Those that are being deleted.
+    pub leaving: u32,
+}
+
 /// A deployment and its sets, as the caches show them.
 pub struct Observed<'a> {
     pub deployment: &'a MachineDeployment,
@@ -36,8 +44,8 @@ pub struct Observed<'a> {
     /// matches, or whose name begins with its own; in any order. Others are passed over. What
     /// this manager wrote of them must show at once: the bounds hold over all sets together.
     pub sets: &'a [Arc<MachineSet>],
-    /// How many machines are being deleted, by the name of their set.
-    pub leaving: &'a BTreeMap<String, u32>,
+    /// By the name of their set.
+    pub machines: &'a BTreeMap<String, Herd>,
     /// Why the last write for this deployment was refused.
     pub trouble: Option<&'a str>,
     pub settings: &'a Settings,
@@ -119,16 +127,22 @@ fn is_sound(seen: &Observed) -> bool {
 fn next_move(seen: &Observed, bounds: &Bounds, family: &Family) -> Move {
     let old: Vec<Size> = family.old().map(Member::size).collect();
     let new = family.new_set().map(Member::size).unwrap_or_default();
-    let leaving = |member: &Member| seen.leaving.get(member.name()).copied().unwrap_or_default();
+    let herd = |member: &Member| seen.machines.get(member.name()).copied().unwrap_or_default();
     match seen.deployment.spec.strategy.type_ {
         StrategyType::Recreate => {
-            let remaining = family.old().map(|member| member.replicas() + leaving(member)).sum();
-            rollout::recreate(bounds, remaining, new, &old)
+            let remaining = |member: &Member| {
+                let Herd { staying, leaving } = herd(member);
+                member.replicas().max(staying).saturating_add(leaving)
+            };
+            rollout::recreate(bounds, family.old().map(remaining).sum(), new, &old)
         }
         StrategyType::RollingUpdate | StrategyType::InPlaceUpdate => {
-            let strict = seen.settings.strict_surge;
-            let leaving = if strict { family.members.iter().map(leaving).sum() } else { 0 };
-            rollout::roll(bounds, leaving, new, &old)
+            let beyond = |member: &Member| {
+                let Herd { staying, leaving } = herd(member);
+                let leaving = if seen.settings.strict_surge { leaving } else { 0 };
+                staying.saturating_add(leaving).saturating_sub(member.set.spec.replicas)
+            };
+            rollout::roll(bounds, family.members.iter().map(beyond).sum(), new, &old)
         }
     }
 }

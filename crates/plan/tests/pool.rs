@@ -82,20 +82,28 @@ proptest! {
     }
 
     /// With caches that see everything, no rollout takes an available machine that is still needed,
-    /// whatever becomes Ready or breaks on its own.
+    /// whatever becomes Ready or breaks on its own, and no set is early enough for one machine too many.
     #[test]
-    fn a_rollout_leaves_enough_machines(
-        surge in 0_u32..3, unavailable in 0_u32..3, flips in prop::collection::vec(any::<u8>(), 1..60),
+    fn a_rollout_leaves_enough_machines_and_never_too_many(
+        surge in 0_u32..3, unavailable in 0_u32..3,
+        flips in prop::collection::vec((any::<u8>(), any::<u8>()), 1..60),
     ) {
         let mut world = World::new(5, surge, unavailable);
         world.come_to_rest();
         world.change(1);
-        for flip in flips {
+        for (flip, first) in flips {
             world.flip(usize::from(flip));
             world.keep_all();
             let before = world.available();
             world.see_all();
             world.roll(usize::MAX);
+            world.see_all();
+            world.roll(usize::MAX);
+            world.see_all();
+            // The set that grows may act before the one that shrinks.
+            world.keep(usize::from(first), usize::MAX);
+            let staying = world.staying().count();
+            prop_assert!(staying <= world.most(), "{staying} of {}", world.most());
             world.keep_all();
             let fewest = world.fewest_available();
             prop_assert!(world.available() >= before.min(fewest), "{before} to {}", world.available());

@@ -66,6 +66,10 @@ pub struct Tuning {
     /// How careful deletions are that do not say: graceful, unsafe or forced
     #[arg(long, default_value = "graceful", value_name = "POLICY", value_parser = deletion_policy)]
     default_deletion_policy: DeletionPolicy,
+    /// In a rollout, machines that are being deleted count against maxSurge too: for little quota, at the price
+    /// of waiting for every drain
+    #[arg(long)]
+    strict_surge: bool,
     /// Flavors with their disk on the host, which cannot boot from a volume: names, * stands for anything
     #[arg(long, default_value = LOCAL_STORAGE, value_delimiter = ',', value_name = "PATTERN,..")]
     pub local_storage_flavors: Vec<String>,
@@ -83,6 +87,7 @@ impl Tuning {
         settings.machine.join_timeout = self.join_timeout.0;
         settings.machine.drain_timeout = self.drain_timeout.0;
         settings.machine.deletion_policy = self.default_deletion_policy;
+        settings.deployment.strict_surge = self.strict_surge;
     }
 }
 

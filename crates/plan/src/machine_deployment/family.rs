@@ -32,7 +32,7 @@ impl<'a> Member<'a> {
         self.set.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Machines beyond the asked size are on their way out and count no more.
+    /// Machines beyond the asked size are on their way out and none of them is relied on.
     pub fn size(&self) -> Size {
         let spec = self.set.spec.replicas;
         let available = self.set.status.as_ref().map_or(0, |status| status.available_replicas);

@@ -65,15 +65,16 @@ impl Bounds {
     }
 }
 
-/// The next move of a rolling update. `leaving` counts machines that are being deleted and still
-/// take their place; `old` is in the order of age.
-pub(super) fn roll(bounds: &Bounds, leaving: u32, new: Size, old: &[Size]) -> Move {
+/// The next move of a rolling update. `beyond` counts machines that sets still have above the size
+/// they are asked to be: a size is a wish, and what is not gone yet takes its place. `old` is in the
+/// order of age.
+pub(super) fn roll(bounds: &Bounds, beyond: u32, new: Size, old: &[Size]) -> Move {
     if new.spec > bounds.replicas {
         return Move::New(bounds.replicas);
     }
     let old_spec: u32 = old.iter().map(|size| size.spec).sum();
     let asked = old_spec.saturating_add(new.spec);
-    let room = bounds.most().saturating_sub(asked.saturating_add(leaving));
+    let room = bounds.most().saturating_sub(asked.saturating_add(beyond));
     let missing = bounds.replicas - new.spec;
     if room.min(missing) > 0 {
         return Move::New(new.spec + room.min(missing));
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_on_their_way_out_can_count() {
+    fn machines_that_should_be_gone_take_their_place() {
         let bounds = Bounds { replicas: 3, surge: 1, unavailable: 0 };
         let (new, old) = (Size { spec: 1, available: 1 }, Size { spec: 2, available: 2 });
         assert_eq!(roll(&bounds, 0, new, &[old]), Move::New(2));

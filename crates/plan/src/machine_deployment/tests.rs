@@ -44,7 +44,8 @@ fn rolling(replicas: u32, surge: Value, unavailable: Value) -> MachineDeployment
 struct World {
     deployment: MachineDeployment,
     sets: Vec<MachineSet>,
-    leaving: BTreeMap<String, u32>,
+    /// What the sets have, where it is not what they are asked for.
+    machines: BTreeMap<String, Herd>,
     strict_surge: bool,
     now: i64,
     log: Vec<String>,
@@ -52,11 +53,11 @@ struct World {
 
 impl World {
     fn of(deployment: MachineDeployment) -> Self {
-        let leaving = BTreeMap::new();
+        let machines = BTreeMap::new();
         Self {
             deployment,
             sets: Vec::new(),
-            leaving,
+            machines,
             strict_surge: false,
             now: NOW,
             log: Vec::new(),
@@ -67,11 +68,11 @@ impl World {
         let sets: Vec<Arc<MachineSet>> = self.sets.iter().cloned().map(Arc::new).collect();
         let settings = Settings { strict_surge: self.strict_surge };
         let now = Timestamp::from_second(self.now).unwrap();
-        let Self { deployment, leaving, .. } = self;
+        let Self { deployment, machines, .. } = self;
         plan(&Observed {
             deployment,
             sets: &sets,
-            leaving,
+            machines,
             trouble: None,
             settings: &settings,
             now,
@@ -404,17 +405,24 @@ fn recreation_lets_all_old_machines_go_first() {
     assert!(world.pass());
     assert_eq!(world.log, ["2 to 0: OldMachineSetShrinks", "create 0: NewMachineSetCreated"]);
     world.settle();
-    world.leaving.insert(world.sets[0].name_any(), 1);
+    world.machines.insert(world.sets[0].name_any(), Herd { staying: 0, leaving: 1 });
     world.pass();
     assert_eq!(world.sets[1].spec.replicas, 0);
-    world.leaving.clear();
+    world.machines.clear();
     world.run();
     assert_eq!(world.sets[1].spec.replicas, 2);
 }
 
 #[test]
-fn leaving_machines_hold_a_strict_rollout_back() {
-    for (strict_surge, grown) in [(false, 2), (true, 1)] {
+fn machines_that_should_be_gone_hold_a_rollout_back() {
+    let to_be_deleted = Herd { staying: 3, leaving: 0 };
+    let being_deleted = Herd { staying: 2, leaving: 1 };
+    for (strict_surge, old, grown) in [
+        (false, to_be_deleted, 1),
+        (false, being_deleted, 2),
+        (true, being_deleted, 1),
+        (true, Herd { staying: 2, leaving: 0 }, 2),
+    ] {
         let mut world = World::of(rolling(3, json!(1), json!(0)));
         world.strict_surge = strict_surge;
         world.run();
@@ -422,10 +430,10 @@ fn leaving_machines_hold_a_strict_rollout_back() {
         world.pass();
         world.settle();
         world.pass();
-        world.leaving.insert(world.sets[0].name_any(), 1);
+        world.machines.insert(world.sets[0].name_any(), old);
         world.settle();
         world.pass();
-        assert_eq!(world.sets[1].spec.replicas, grown, "strict {strict_surge}");
+        assert_eq!(world.sets[1].spec.replicas, grown, "strict {strict_surge}, {old:?}");
     }
 }
 

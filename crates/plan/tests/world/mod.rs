@@ -177,6 +177,11 @@ impl World {
         &self.deployments.now["nodes"]
     }
 
+    pub fn most(&self) -> usize {
+        let spec = &self.deployment().spec;
+        (spec.replicas + spec.strategy.rolling().max_surge.round_up(spec.replicas)) as usize
+    }
+
     pub fn fewest_available(&self) -> usize {
         let spec = &self.deployment().spec;
         let unavailable = spec.strategy.rolling().max_unavailable.round_down(spec.replicas);
@@ -209,7 +214,7 @@ impl World {
         let plan = machine_deployment::plan(&machine_deployment::Observed {
             deployment: &deployment,
             sets: &self.sets.all_seen(),
-            leaving: &BTreeMap::new(),
+            machines: &self.herds(),
             trouble: None,
             settings: &machine_deployment::Settings::default(),
             now: self.time(),
@@ -218,6 +223,18 @@ impl World {
         if self.act_on_deployment(&deployment, plan, &mut left).is_err() && left == 0 {
             self.restart();
         }
+    }
+
+    /// The machines of each set, as this manager sees them.
+    fn herds(&self) -> BTreeMap<String, machine_deployment::Herd> {
+        let mut herds = BTreeMap::<String, machine_deployment::Herd>::new();
+        for machine in self.machines.all_seen() {
+            let owner = machine.owner_references().iter().find(|it| it.controller == Some(true));
+            let Some(owner) = owner else { continue };
+            let herd = herds.entry(owner.name.clone()).or_default();
+            *if is_staying(&machine) { &mut herd.staying } else { &mut herd.leaving } += 1;
+        }
+        herds
     }
 
     fn act_on_deployment(
@@ -397,7 +414,8 @@ impl World {
         assert!(self.deployments.patch("nodes", patch, true).is_ok());
     }
 
-    fn staying(&self) -> impl Iterator<Item = &Machine> {
+    /// The machines that nobody deletes.
+    pub fn staying(&self) -> impl Iterator<Item = &Machine> {
         self.machines.now.values().filter(|machine| is_staying(machine))
     }
 

@@ -10,6 +10,7 @@ mod leader;
 mod life;
 mod manifests;
 mod oddities;
+mod rollout;
 mod secrets;
 mod storm;
 mod story;
