@@ -4,6 +4,7 @@ use super::files::{File, file};
 use super::{Error, Input};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 /// Where the environment of a proxy is, for units to read.
 pub(super) const PROXY_FILE: &str = "/etc/drover/proxy.env";
@@ -11,8 +12,10 @@ pub(super) const PROXY_FILE: &str = "/etc/drover/proxy.env";
 const DOWNLOAD_CA: &str = "/etc/drover/downloads.crt";
 /// Never asked of a proxy. MetaKube's list.
 const NO_PROXY: [&str; 4] = [".svc", ".cluster.local", "localhost", "127.0.0.1"];
-/// The SHA-256 that are built in, in the form of `sha256sum`.
-const KNOWN: &str = include_str!("checksums.txt");
+/// The SHA-256 that are built in, by the path below the server.
+static KNOWN: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    checksums(include_str!("checksums.txt")).expect("the list is in the form of `sha256sum`")
+});
 
 /// Where the setup script takes its programs from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +46,7 @@ impl Default for Downloads {
 impl Downloads {
     /// The SHA-256 of the file at this path; empty when it is not known beforehand.
     pub(super) fn checksum(&self, path: &str) -> String {
-        let known = || checksums(KNOWN).ok()?.remove(path);
-        self.checksums.get(path).cloned().or_else(known).unwrap_or_default()
+        self.checksums.get(path).or_else(|| KNOWN.get(path)).cloned().unwrap_or_default()
     }
 
     /// The options by which curl trusts these servers.
