@@ -5,8 +5,6 @@ use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
 use crate::schema::selector::LabelSelector;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
@@ -21,27 +19,6 @@ fn takes_from(role: &Value, other: &Value) -> bool {
             LabelSelector::from_object(selector)
                 .is_ok_and(|selector| selector.matches(&other["metadata"]["labels"]))
         })
-}
-
-impl Aggregation {
-    async fn gather(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(role) = hands.view.at(at) else { return Ok(Next::Change) };
-        let mut rules: Vec<Value> = Vec::new();
-        for other in hands.view.list(ROLES).iter().filter(|other| takes_from(&role, other)) {
-            for rule in items(&other["rules"]) {
-                if !rules.contains(rule) {
-                    rules.push(rule.clone());
-                }
-            }
-        }
-        // The order of before is kept where only the order differs.
-        let known = items(&role["rules"]);
-        let same = known.len() == rules.len() && rules.iter().all(|rule| known.contains(rule));
-        if !same {
-            hands.merge(at, "", &json!({"rules": rules})).await?;
-        }
-        Ok(Next::Change)
-    }
 }
 
 impl Controller for Aggregation {
@@ -64,11 +41,22 @@ impl Controller for Aggregation {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.gather(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(role) = hands.view.at(at) else { return Ok(Next::Change) };
+        let mut rules: Vec<Value> = Vec::new();
+        for other in hands.view.list(ROLES).iter().filter(|other| takes_from(&role, other)) {
+            for rule in items(&other["rules"]) {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+        // The order of before is kept where only the order differs.
+        let known = items(&role["rules"]);
+        let same = known.len() == rules.len() && rules.iter().all(|rule| known.contains(rule));
+        if !same {
+            hands.merge(at, "", &json!({"rules": rules})).await?;
+        }
+        Ok(Next::Change)
     }
 }

@@ -8,8 +8,6 @@ use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
 use crate::clock::Pace;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -37,35 +35,6 @@ pub(super) struct Volumes {
 impl Volumes {
     pub(super) fn new(pace: Pace) -> Self {
         Self { pace, idle: Mutex::default() }
-    }
-
-    async fn look(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(volume) = hands.view.at(at) else { return Ok(Next::Change) };
-        let Some(driver) = volume["spec"]["csi"]["driver"].as_str() else {
-            return Ok(Next::Change);
-        };
-        let wanted = wanted(&hands.view, &volume);
-        let mut next = None;
-        let mut here = BTreeSet::new();
-        for attachment in attachments(&hands.view, &at.name) {
-            here.insert(node(&attachment).to_owned());
-            let left = if is_deleting(&attachment) {
-                self.end(hands, &attachment).await?
-            } else if wanted.contains(node(&attachment)) {
-                self.attach(hands, &attachment).await?
-            } else {
-                self.detach(hands, &attachment).await?
-            };
-            next = next.into_iter().chain(left).min();
-        }
-        let modes = items(&volume["spec"]["accessModes"]);
-        let shared = modes.iter().any(|mode| mode.as_str().is_some_and(|it| it.ends_with("Many")));
-        for node in wanted.difference(&here) {
-            if shared || here.is_empty() {
-                hands.create(ATTACHMENTS, "", &attachment(driver, &at.name, node)).await?;
-            }
-        }
-        Ok(next.map_or(Next::Change, Next::After))
     }
 
     /// How long it takes until it is attached; nothing when it is.
@@ -156,12 +125,33 @@ impl Controller for Volumes {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.look(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(volume) = hands.view.at(at) else { return Ok(Next::Change) };
+        let Some(driver) = volume["spec"]["csi"]["driver"].as_str() else {
+            return Ok(Next::Change);
+        };
+        let wanted = wanted(&hands.view, &volume);
+        let mut next = None;
+        let mut here = BTreeSet::new();
+        for attachment in attachments(&hands.view, &at.name) {
+            here.insert(node(&attachment).to_owned());
+            let left = if is_deleting(&attachment) {
+                self.end(hands, &attachment).await?
+            } else if wanted.contains(node(&attachment)) {
+                self.attach(hands, &attachment).await?
+            } else {
+                self.detach(hands, &attachment).await?
+            };
+            next = next.into_iter().chain(left).min();
+        }
+        let modes = items(&volume["spec"]["accessModes"]);
+        let shared = modes.iter().any(|mode| mode.as_str().is_some_and(|it| it.ends_with("Many")));
+        for node in wanted.difference(&here) {
+            if shared || here.is_empty() {
+                hands.create(ATTACHMENTS, "", &attachment(driver, &at.name, node)).await?;
+            }
+        }
+        Ok(next.map_or(Next::Change, Next::After))
     }
 }
 

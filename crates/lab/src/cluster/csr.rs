@@ -9,8 +9,6 @@ use crate::client::ApiError;
 use crate::pki::{self, Requested};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -93,8 +91,18 @@ fn waits(request: &Value) -> bool {
         && request["status"]["certificate"].as_str().is_none_or(str::is_empty)
 }
 
-impl Signer {
-    async fn sign(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+impl Controller for Signer {
+    fn name(&self) -> &'static str {
+        "certificate signer"
+    }
+
+    fn concerns(&self, _: &View, change: &Change, wake: &mut dyn FnMut(Address)) {
+        if change.is_of(REQUESTS) && change.now.as_deref().is_some_and(waits) {
+            wake(change.address.clone());
+        }
+    }
+
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
         let Some(request) = hands.view.at(at).filter(|request| waits(request)) else {
             return Ok(Next::Change);
         };
@@ -130,26 +138,6 @@ impl Signer {
         }
         hands.replace(at, "/status", &new).await?;
         Ok(Next::Change)
-    }
-}
-
-impl Controller for Signer {
-    fn name(&self) -> &'static str {
-        "certificate signer"
-    }
-
-    fn concerns(&self, _: &View, change: &Change, wake: &mut dyn FnMut(Address)) {
-        if change.is_of(REQUESTS) && change.now.as_deref().is_some_and(waits) {
-            wake(change.address.clone());
-        }
-    }
-
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.sign(hands, address).boxed()
     }
 }
 

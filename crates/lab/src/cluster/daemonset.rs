@@ -7,8 +7,6 @@ use super::replicaset::{pod_of, pods_of};
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,15 +99,6 @@ fn part(takes: bool, expels: bool, pods: &[Arc<Value>]) -> Part {
 }
 
 impl DaemonSets {
-    async fn level(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        match at.id.strip_prefix(ON) {
-            Some(node) => {
-                self.on_node(hands, &Address::new(SETS, &at.namespace, &at.name), node).await
-            }
-            None => self.whole(hands, at).await,
-        }
-    }
-
     async fn on_node(&self, hands: &Hands, at: &Address, name: &str) -> Result<Next, ApiError> {
         let Some(set) = hands.view.at(at).filter(|set| !is_deleting(set)) else {
             return Ok(Next::Change);
@@ -281,12 +270,13 @@ impl Controller for DaemonSets {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.level(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        match at.id.strip_prefix(ON) {
+            Some(node) => {
+                self.on_node(hands, &Address::new(SETS, &at.namespace, &at.name), node).await
+            }
+            None => self.whole(hands, at).await,
+        }
     }
 }
 

@@ -4,8 +4,6 @@ use super::object::{condition, controlled_by, controller, is_deleting, meta, num
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -129,44 +127,6 @@ fn new_set(deployment: &Value, hash: &str, replicas: i64, revision: i64) -> Valu
 }
 
 impl Deployments {
-    async fn roll(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(deployment) = hands.view.at(at) else { return Ok(Next::Change) };
-        if is_deleting(&deployment) {
-            return Ok(Next::Change);
-        }
-        let sets = sets_of(&hands.view, meta(&deployment, "uid"));
-        let spec = &deployment["spec"];
-        let hash = hash_of(&spec["template"]);
-        let newest = sets.last().map_or(0, |(_, set)| revision_of(set));
-        let is_new = |(at, _): &&(Address, Arc<Value>)| at.name.ends_with(&format!("-{hash}"));
-        let new = sets.iter().find(is_new);
-        let old: Vec<&(Address, Arc<Value>)> = sets.iter().filter(|set| !is_new(set)).collect();
-        if spec["paused"] != true {
-            let bounds = Bounds::of(spec);
-            let recreate = spec["strategy"]["type"] == "Recreate";
-            let now = new.map_or(Size { wanted: 0, available: 0 }, |(_, set)| size_of(set));
-            let sizes: Vec<Size> = old.iter().map(|(_, set)| size_of(set)).collect();
-            let (grown, shrunk) = roll(bounds, recreate, now, &sizes);
-            match new {
-                None => {
-                    let set = new_set(&deployment, &hash, grown, newest + 1);
-                    hands.create(SETS, &at.namespace, &set).await?;
-                }
-                Some((set_at, set)) => {
-                    // Kubernetes: a template that comes back becomes the newest revision.
-                    let revision = if revision_of(set) < newest { newest + 1 } else { newest };
-                    resize(hands, set_at, set, grown, revision).await?;
-                }
-            }
-            for ((set_at, set), size) in old.iter().zip(shrunk) {
-                resize(hands, set_at, set, size, revision_of(set)).await?;
-            }
-            forget(hands, spec, &old).await?;
-        }
-        self.report(hands, at, &deployment, &hash).await?;
-        Ok(Next::Change)
-    }
-
     async fn report(
         &self,
         hands: &Hands,
@@ -297,12 +257,42 @@ impl Controller for Deployments {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.roll(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(deployment) = hands.view.at(at) else { return Ok(Next::Change) };
+        if is_deleting(&deployment) {
+            return Ok(Next::Change);
+        }
+        let sets = sets_of(&hands.view, meta(&deployment, "uid"));
+        let spec = &deployment["spec"];
+        let hash = hash_of(&spec["template"]);
+        let newest = sets.last().map_or(0, |(_, set)| revision_of(set));
+        let is_new = |(at, _): &&(Address, Arc<Value>)| at.name.ends_with(&format!("-{hash}"));
+        let new = sets.iter().find(is_new);
+        let old: Vec<&(Address, Arc<Value>)> = sets.iter().filter(|set| !is_new(set)).collect();
+        if spec["paused"] != true {
+            let bounds = Bounds::of(spec);
+            let recreate = spec["strategy"]["type"] == "Recreate";
+            let now = new.map_or(Size { wanted: 0, available: 0 }, |(_, set)| size_of(set));
+            let sizes: Vec<Size> = old.iter().map(|(_, set)| size_of(set)).collect();
+            let (grown, shrunk) = roll(bounds, recreate, now, &sizes);
+            match new {
+                None => {
+                    let set = new_set(&deployment, &hash, grown, newest + 1);
+                    hands.create(SETS, &at.namespace, &set).await?;
+                }
+                Some((set_at, set)) => {
+                    // Kubernetes: a template that comes back becomes the newest revision.
+                    let revision = if revision_of(set) < newest { newest + 1 } else { newest };
+                    resize(hands, set_at, set, grown, revision).await?;
+                }
+            }
+            for ((set_at, set), size) in old.iter().zip(shrunk) {
+                resize(hands, set_at, set, size, revision_of(set)).await?;
+            }
+            forget(hands, spec, &old).await?;
+        }
+        self.report(hands, at, &deployment, &hash).await?;
+        Ok(Next::Change)
     }
 }
 

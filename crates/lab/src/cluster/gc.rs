@@ -4,8 +4,6 @@ use super::object::{has_finalizer, is_deleting, items, meta, owners};
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -56,35 +54,6 @@ fn fate(object: &Value, states: &[(String, Owner)], has_dependents: bool) -> Fat
 }
 
 impl Collector {
-    async fn collect(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(object) = hands.view.at(at) else { return Ok(Next::Change) };
-        let uid = meta(&object, "uid");
-        if is_deleting(&object) {
-            if has_finalizer(&object, ORPHAN) {
-                self.orphan(hands, at, &object).await?;
-            } else if has_finalizer(&object, FOREGROUND) {
-                let mut left = hands.view.dependents(uid);
-                left.retain(|(_, one)| blocks(one, uid));
-                if left.is_empty() {
-                    finish(hands, at, &object, FOREGROUND).await?;
-                }
-            }
-            return Ok(Next::Change);
-        }
-        let mut states = Vec::new();
-        for owner in owners(&object) {
-            let state = state_of(hands, owner, meta(&object, "namespace")).await?;
-            states.push((owner["uid"].as_str().unwrap_or_default().to_owned(), state));
-        }
-        let has_dependents = !hands.view.dependents(uid).is_empty();
-        match fate(&object, &states, has_dependents) {
-            Fate::Keep => {}
-            Fate::Unlink(lost) => unlink(hands, at, &object, &lost).await?,
-            Fate::Delete(policy) => hands.delete(at, uid, policy).await?,
-        }
-        Ok(Next::Change)
-    }
-
     async fn orphan(&self, hands: &Hands, at: &Address, object: &Value) -> Result<(), ApiError> {
         let uid = meta(object, "uid");
         for (dependent, one) in hands.view.dependents(uid) {
@@ -208,12 +177,33 @@ impl Controller for Collector {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.collect(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(object) = hands.view.at(at) else { return Ok(Next::Change) };
+        let uid = meta(&object, "uid");
+        if is_deleting(&object) {
+            if has_finalizer(&object, ORPHAN) {
+                self.orphan(hands, at, &object).await?;
+            } else if has_finalizer(&object, FOREGROUND) {
+                let mut left = hands.view.dependents(uid);
+                left.retain(|(_, one)| blocks(one, uid));
+                if left.is_empty() {
+                    finish(hands, at, &object, FOREGROUND).await?;
+                }
+            }
+            return Ok(Next::Change);
+        }
+        let mut states = Vec::new();
+        for owner in owners(&object) {
+            let state = state_of(hands, owner, meta(&object, "namespace")).await?;
+            states.push((owner["uid"].as_str().unwrap_or_default().to_owned(), state));
+        }
+        let has_dependents = !hands.view.dependents(uid).is_empty();
+        match fate(&object, &states, has_dependents) {
+            Fate::Keep => {}
+            Fate::Unlink(lost) => unlink(hands, at, &object, &lost).await?,
+            Fate::Delete(policy) => hands.delete(at, uid, policy).await?,
+        }
+        Ok(Next::Change)
     }
 }
 

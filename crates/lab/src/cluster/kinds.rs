@@ -5,8 +5,6 @@ use super::object::{is_true, items};
 use super::view::{Address, Change, Resource, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::Value;
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -54,11 +52,7 @@ impl Controller for Kinds {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        async { Ok(self.look(&hands.view, address)) }.boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        Ok(self.look(&hands.view, at))
     }
 }

@@ -37,7 +37,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use view::{Resource, View};
-use work::{Controller, Ears, Hands, Worker};
+use work::{AnyController, Ears, Hands, Worker};
 
 /// What the controllers work with.
 pub struct Config {
@@ -94,7 +94,7 @@ pub async fn run(config: Config, stop: CancellationToken) {
     let watches = Watches::new(client.clone(), view.clone(), ears.clone());
     let binder = client.clone().named("kube-scheduler");
     let hands = Hands { client, view, clock, pki, ears: ears.clone() };
-    let controllers: Vec<Arc<dyn Controller>> = vec![
+    let controllers: Vec<Arc<dyn AnyController>> = vec![
         Arc::new(kinds::Kinds::new(watches.clone())),
         Arc::new(aggregation::Aggregation),
         Arc::new(gc::Collector),

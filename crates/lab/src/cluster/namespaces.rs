@@ -4,8 +4,6 @@ use super::object::{condition, is_deleting, items};
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,38 +45,6 @@ impl Left {
 }
 
 impl Namespaces {
-    async fn empty(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(namespace) = hands.view.at(at).filter(|namespace| waits(namespace)) else {
-            return Ok(Next::Change);
-        };
-        let mut left = Left::default();
-        // Kubernetes' OrderedNamespaceDeletion: pods go while what they may need is still there.
-        let pods = format!("/api/v1/namespaces/{}/pods", at.name);
-        left.count("pods.", &drain(hands, &pods).await?);
-        if !left.instances.is_empty() {
-            self.tell(hands, at, &namespace, &Left::default()).await?;
-            return Ok(Next::After(RECHECK));
-        }
-        let mut collections: Vec<(String, String)> =
-            vec![("events.".to_owned(), format!("/api/v1/namespaces/{}/events", at.name))];
-        for resource in hands.view.resources().iter().filter(|one| one.namespaced) {
-            let name = format!("{}.{}", resource.plural, resource.group());
-            collections.push((name, resource.collection(&at.name)));
-        }
-        for (name, path) in collections {
-            left.count(&name, &drain(hands, &path).await?);
-        }
-        self.tell(hands, at, &namespace, &left).await?;
-        if left.instances.is_empty() {
-            let path = hands.path(at)?;
-            let mut done = hands.client.get(&path).await?;
-            done["spec"]["finalizers"] = json!([]);
-            hands.client.replace(&format!("{path}/finalize"), &done).await?;
-            return Ok(Next::Change);
-        }
-        Ok(Next::After(RECHECK))
-    }
-
     /// Writes how far it is, if that is new.
     async fn tell(
         &self,
@@ -193,11 +159,35 @@ impl Controller for Namespaces {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.empty(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(namespace) = hands.view.at(at).filter(|namespace| waits(namespace)) else {
+            return Ok(Next::Change);
+        };
+        let mut left = Left::default();
+        // Kubernetes' OrderedNamespaceDeletion: pods go while what they may need is still there.
+        let pods = format!("/api/v1/namespaces/{}/pods", at.name);
+        left.count("pods.", &drain(hands, &pods).await?);
+        if !left.instances.is_empty() {
+            self.tell(hands, at, &namespace, &Left::default()).await?;
+            return Ok(Next::After(RECHECK));
+        }
+        let mut collections: Vec<(String, String)> =
+            vec![("events.".to_owned(), format!("/api/v1/namespaces/{}/events", at.name))];
+        for resource in hands.view.resources().iter().filter(|one| one.namespaced) {
+            let name = format!("{}.{}", resource.plural, resource.group());
+            collections.push((name, resource.collection(&at.name)));
+        }
+        for (name, path) in collections {
+            left.count(&name, &drain(hands, &path).await?);
+        }
+        self.tell(hands, at, &namespace, &left).await?;
+        if left.instances.is_empty() {
+            let path = hands.path(at)?;
+            let mut done = hands.client.get(&path).await?;
+            done["spec"]["finalizers"] = json!([]);
+            hands.client.replace(&format!("{path}/finalize"), &done).await?;
+            return Ok(Next::Change);
+        }
+        Ok(Next::After(RECHECK))
     }
 }

@@ -5,8 +5,6 @@ use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::apiserver::subresource::eviction::{covers, is_ready};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -148,33 +146,6 @@ fn status(
     Value::Object(status)
 }
 
-impl Budgets {
-    async fn look(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(budget) = hands.view.at(at) else { return Ok(Next::Change) };
-        let mut pods = hands.view.within("pods", &at.namespace);
-        pods.retain(|pod| covers(&budget, pod));
-        let now = hands.clock.now();
-        let (disrupted, next) = unconfirmed(&budget, &pods, now);
-        let count = i64::try_from(pods.len()).unwrap_or(i64::MAX);
-        let demand = demand(&budget["spec"], count, scale(&hands.view, &pods));
-        let status = status(&budget, &pods, &demand, disrupted, &hands.stamp());
-        if budget["status"] != status {
-            let mut new = (*budget).clone();
-            new["status"] = status;
-            // The revision that was read goes with it: an eviction in between is not undone.
-            debug_assert!(revision(&new) > 0, "budgets are read from the server");
-            hands.replace(at, "/status", &new).await?;
-        }
-        Ok(match next {
-            Some(until) => {
-                let left = until.duration_since(now);
-                Next::After(Duration::try_from(left).unwrap_or_default())
-            }
-            None => Next::Change,
-        })
-    }
-}
-
 impl Controller for Budgets {
     fn name(&self) -> &'static str {
         "disruption budgets"
@@ -202,12 +173,29 @@ impl Controller for Budgets {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.look(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(budget) = hands.view.at(at) else { return Ok(Next::Change) };
+        let mut pods = hands.view.within("pods", &at.namespace);
+        pods.retain(|pod| covers(&budget, pod));
+        let now = hands.clock.now();
+        let (disrupted, next) = unconfirmed(&budget, &pods, now);
+        let count = i64::try_from(pods.len()).unwrap_or(i64::MAX);
+        let demand = demand(&budget["spec"], count, scale(&hands.view, &pods));
+        let status = status(&budget, &pods, &demand, disrupted, &hands.stamp());
+        if budget["status"] != status {
+            let mut new = (*budget).clone();
+            new["status"] = status;
+            // The revision that was read goes with it: an eviction in between is not undone.
+            debug_assert!(revision(&new) > 0, "budgets are read from the server");
+            hands.replace(at, "/status", &new).await?;
+        }
+        Ok(match next {
+            Some(until) => {
+                let left = until.duration_since(now);
+                Next::After(Duration::try_from(left).unwrap_or_default())
+            }
+            None => Next::Change,
+        })
     }
 }
 

@@ -5,8 +5,6 @@ use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
 use crate::clock::Pace;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -25,32 +23,6 @@ pub(super) struct Pods {
 impl Pods {
     pub(super) fn new(pace: Pace) -> Self {
         Self { pace, missing_since: Mutex::default() }
-    }
-
-    async fn look(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(pod) = hands.view.at(at) else { return Ok(Next::Change) };
-        let node = node_of(&pod).to_owned();
-        if node.is_empty() || hands.view.get("nodes", "", &node).is_some() {
-            self.missing().remove(&node);
-            return Ok(Next::Change);
-        }
-        let since = *self.missing().entry(node.clone()).or_insert_with(Instant::now);
-        let left = self.pace.of(QUARANTINE).saturating_sub(since.elapsed());
-        if !left.is_zero() {
-            return Ok(Next::After(left));
-        }
-        match hands.client.get(&format!("/api/v1/nodes/{node}")).await {
-            Err(error) if error.is_not_found() => {}
-            Ok(_) => return Ok(Next::Change),
-            Err(error) => return Err(error),
-        }
-        let options = json!({
-            "gracePeriodSeconds": 0, "preconditions": {"uid": meta(&pod, "uid")},
-        });
-        match hands.client.delete(&hands.path(at)?, &options).await {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-            _ => Ok(Next::Change),
-        }
     }
 
     fn missing(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Instant>> {
@@ -88,12 +60,30 @@ impl Controller for Pods {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.look(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(pod) = hands.view.at(at) else { return Ok(Next::Change) };
+        let node = node_of(&pod).to_owned();
+        if node.is_empty() || hands.view.get("nodes", "", &node).is_some() {
+            self.missing().remove(&node);
+            return Ok(Next::Change);
+        }
+        let since = *self.missing().entry(node.clone()).or_insert_with(Instant::now);
+        let left = self.pace.of(QUARANTINE).saturating_sub(since.elapsed());
+        if !left.is_zero() {
+            return Ok(Next::After(left));
+        }
+        match hands.client.get(&format!("/api/v1/nodes/{node}")).await {
+            Err(error) if error.is_not_found() => {}
+            Ok(_) => return Ok(Next::Change),
+            Err(error) => return Err(error),
+        }
+        let options = json!({
+            "gracePeriodSeconds": 0, "preconditions": {"uid": meta(&pod, "uid")},
+        });
+        match hands.client.delete(&hands.path(at)?, &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+            _ => Ok(Next::Change),
+        }
     }
 }
 

@@ -6,8 +6,6 @@ use super::object::{
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -73,8 +71,23 @@ fn status(set: &Value, pods: &[(Address, Arc<Value>)], terminating: usize) -> Va
     Value::Object(status)
 }
 
-impl ReplicaSets {
-    async fn level(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+impl Controller for ReplicaSets {
+    fn name(&self) -> &'static str {
+        "replica sets"
+    }
+
+    fn concerns(&self, view: &View, change: &Change, wake: &mut dyn FnMut(Address)) {
+        if change.is_of(SETS) && change.now.is_some() {
+            wake(change.address.clone());
+        }
+        if change.is_of("pods") {
+            let uids = change.states().filter_map(|pod| controller(pod)?["uid"].as_str());
+            let sets = uids.filter_map(|uid| view.by_uid(uid)).filter(|(at, _)| *at.id == *SETS);
+            sets.for_each(|(at, _)| wake(at));
+        }
+    }
+
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
         let Some(set) = hands.view.at(at) else { return Ok(Next::Change) };
         let mut pods = pods_of(&hands.view, &set);
         pods.retain(|(_, pod)| !is_over(pod));
@@ -99,31 +112,6 @@ impl ReplicaSets {
             hands.delete(pod_at, meta(pod, "uid"), "Background").await?;
         }
         Ok(Next::Change)
-    }
-}
-
-impl Controller for ReplicaSets {
-    fn name(&self) -> &'static str {
-        "replica sets"
-    }
-
-    fn concerns(&self, view: &View, change: &Change, wake: &mut dyn FnMut(Address)) {
-        if change.is_of(SETS) && change.now.is_some() {
-            wake(change.address.clone());
-        }
-        if change.is_of("pods") {
-            let uids = change.states().filter_map(|pod| controller(pod)?["uid"].as_str());
-            let sets = uids.filter_map(|uid| view.by_uid(uid)).filter(|(at, _)| *at.id == *SETS);
-            sets.for_each(|(at, _)| wake(at));
-        }
-    }
-
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.level(hands, address).boxed()
     }
 }
 

@@ -6,8 +6,6 @@ use super::placement::{Obstacle, holds_ports, obstacle, ports_clash};
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::{ApiError, Client};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -123,25 +121,6 @@ impl Scheduler {
         best.map(|(_, name)| name).ok_or_else(|| sentence(nodes.len(), &obstacles))
     }
 
-    async fn place(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let pod = hands.view.at(at).filter(|pod| is_pending(pod));
-        let Some(pod) = pod.filter(|_| !self.memory().assumed.contains_key(at)) else {
-            self.memory().waiting.remove(at);
-            return Ok(Next::Change);
-        };
-        match self.choose(&hands.view, &pod) {
-            Ok(node) => {
-                self.memory().waiting.remove(at);
-                self.bind(hands, at, &pod, node).await?;
-            }
-            Err(why) => {
-                self.memory().waiting.insert(at.clone());
-                self.complain(hands, at, &pod, &why).await?;
-            }
-        }
-        Ok(Next::Change)
-    }
-
     async fn bind(
         &self,
         hands: &Hands,
@@ -220,11 +199,22 @@ impl Controller for Scheduler {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.place(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let pod = hands.view.at(at).filter(|pod| is_pending(pod));
+        let Some(pod) = pod.filter(|_| !self.memory().assumed.contains_key(at)) else {
+            self.memory().waiting.remove(at);
+            return Ok(Next::Change);
+        };
+        match self.choose(&hands.view, &pod) {
+            Ok(node) => {
+                self.memory().waiting.remove(at);
+                self.bind(hands, at, &pod, node).await?;
+            }
+            Err(why) => {
+                self.memory().waiting.insert(at.clone());
+                self.complain(hands, at, &pod, &why).await?;
+            }
+        }
+        Ok(Next::Change)
     }
 }

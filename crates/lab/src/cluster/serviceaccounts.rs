@@ -4,8 +4,6 @@ use super::object::is_deleting;
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::json;
 
 /// The name of the account that pods run as unless they say otherwise.
@@ -17,8 +15,32 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
 /// Makes both.
 pub(super) struct ServiceAccounts;
 
-impl ServiceAccounts {
-    async fn furnish(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+/// That it is there already is fine, and so is a namespace that has begun to go.
+fn made(done: Result<(), ApiError>) -> Result<(), ApiError> {
+    match done {
+        Err(error) if error.is_conflict() || error.is_not_found() || error.code == 403 => Ok(()),
+        other => other,
+    }
+}
+
+impl Controller for ServiceAccounts {
+    fn name(&self) -> &'static str {
+        "service accounts"
+    }
+
+    fn concerns(&self, _: &View, change: &Change, wake: &mut dyn FnMut(Address)) {
+        if change.is_of("namespaces") && change.before.is_none() {
+            wake(change.address.clone());
+        }
+        let Address { namespace, name, .. } = &change.address;
+        let own = (change.is_of("serviceaccounts") && name == ACCOUNT)
+            || (change.is_of("configmaps") && name == AUTHORITY);
+        if own {
+            wake(Address::new("namespaces", "", namespace));
+        }
+    }
+
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
         let Some(namespace) = hands.view.at(at) else { return Ok(Next::Change) };
         if is_deleting(&namespace) {
             return Ok(Next::Change);
@@ -51,39 +73,5 @@ impl ServiceAccounts {
             }
         }
         Ok(Next::Change)
-    }
-}
-
-/// That it is there already is fine, and so is a namespace that has begun to go.
-fn made(done: Result<(), ApiError>) -> Result<(), ApiError> {
-    match done {
-        Err(error) if error.is_conflict() || error.is_not_found() || error.code == 403 => Ok(()),
-        other => other,
-    }
-}
-
-impl Controller for ServiceAccounts {
-    fn name(&self) -> &'static str {
-        "service accounts"
-    }
-
-    fn concerns(&self, _: &View, change: &Change, wake: &mut dyn FnMut(Address)) {
-        if change.is_of("namespaces") && change.before.is_none() {
-            wake(change.address.clone());
-        }
-        let Address { namespace, name, .. } = &change.address;
-        let own = (change.is_of("serviceaccounts") && name == ACCOUNT)
-            || (change.is_of("configmaps") && name == AUTHORITY);
-        if own {
-            wake(Address::new("namespaces", "", namespace));
-        }
-    }
-
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.furnish(hands, address).boxed()
     }
 }

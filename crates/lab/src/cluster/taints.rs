@@ -5,8 +5,6 @@ use super::placement::{Patience, patience};
 use super::view::{Address, Change, View};
 use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,23 +38,6 @@ impl Expulsions {
         };
         due.insert(at.clone(), (uid, until));
         Some(until.saturating_duration_since(now))
-    }
-
-    async fn look(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let pod = hands.view.at(at).filter(|pod| !is_deleting(pod));
-        let node = pod.as_ref().and_then(|pod| hands.view.get("nodes", "", node_of(pod)));
-        let (Some(pod), Some(node)) = (pod, node) else {
-            self.due().remove(at);
-            return Ok(Next::Change);
-        };
-        match self.left(at, &pod, &node) {
-            None => Ok(Next::Change),
-            Some(left) if !left.is_zero() => Ok(Next::After(left)),
-            Some(_) => {
-                expel(hands, at, &pod).await?;
-                Ok(Next::Change)
-            }
-        }
     }
 }
 
@@ -104,11 +85,20 @@ impl Controller for Expulsions {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.look(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let pod = hands.view.at(at).filter(|pod| !is_deleting(pod));
+        let node = pod.as_ref().and_then(|pod| hands.view.get("nodes", "", node_of(pod)));
+        let (Some(pod), Some(node)) = (pod, node) else {
+            self.due().remove(at);
+            return Ok(Next::Change);
+        };
+        match self.left(at, &pod, &node) {
+            None => Ok(Next::Change),
+            Some(left) if !left.is_zero() => Ok(Next::After(left)),
+            Some(_) => {
+                expel(hands, at, &pod).await?;
+                Ok(Next::Change)
+            }
+        }
     }
 }

@@ -6,8 +6,6 @@ use super::work::{Controller, Hands, Next};
 use crate::client::ApiError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
@@ -25,19 +23,6 @@ fn expiry(secret: &Value) -> Option<Timestamp> {
     Some(text.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::MIN))
 }
 
-impl Cleaner {
-    async fn clean(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
-        let Some(secret) = hands.view.at(at) else { return Ok(Next::Change) };
-        let Some(expiry) = expiry(&secret) else { return Ok(Next::Change) };
-        let left = expiry.duration_since(hands.clock.now());
-        if left.is_positive() {
-            return Ok(Next::After(Duration::try_from(left).unwrap_or(Duration::MAX)));
-        }
-        hands.delete(at, meta(&secret, "uid"), "Background").await?;
-        Ok(Next::Change)
-    }
-}
-
 impl Controller for Cleaner {
     fn name(&self) -> &'static str {
         "token cleaner"
@@ -50,11 +35,14 @@ impl Controller for Cleaner {
         }
     }
 
-    fn sync<'a>(
-        &'a self,
-        hands: &'a Hands,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Next, ApiError>> {
-        self.clean(hands, address).boxed()
+    async fn sync(&self, hands: &Hands, at: &Address) -> Result<Next, ApiError> {
+        let Some(secret) = hands.view.at(at) else { return Ok(Next::Change) };
+        let Some(expiry) = expiry(&secret) else { return Ok(Next::Change) };
+        let left = expiry.duration_since(hands.clock.now());
+        if left.is_positive() {
+            return Ok(Next::After(Duration::try_from(left).unwrap_or(Duration::MAX)));
+        }
+        hands.delete(at, meta(&secret, "uid"), "Background").await?;
+        Ok(Next::Change)
     }
 }

@@ -37,11 +37,40 @@ pub(super) trait Controller: Send + Sync + 'static {
     fn concerns(&self, view: &View, change: &Change, wake: &mut dyn FnMut(Address));
 
     /// Looks at one address and acts.
+    fn sync(
+        &self,
+        hands: &Hands,
+        at: &Address,
+    ) -> impl Future<Output = Result<Next, ApiError>> + Send;
+}
+
+/// A controller of whatever type.
+pub(super) trait AnyController: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn concerns(&self, view: &View, change: &Change, wake: &mut dyn FnMut(Address));
     fn sync<'a>(
         &'a self,
         hands: &'a Hands,
-        address: &'a Address,
+        at: &'a Address,
     ) -> BoxFuture<'a, Result<Next, ApiError>>;
+}
+
+impl<C: Controller> AnyController for C {
+    fn name(&self) -> &'static str {
+        Controller::name(self)
+    }
+
+    fn concerns(&self, view: &View, change: &Change, wake: &mut dyn FnMut(Address)) {
+        Controller::concerns(self, view, change, wake);
+    }
+
+    fn sync<'a>(
+        &'a self,
+        hands: &'a Hands,
+        at: &'a Address,
+    ) -> BoxFuture<'a, Result<Next, ApiError>> {
+        Box::pin(Controller::sync(self, hands, at))
+    }
 }
 
 #[derive(Default)]
@@ -126,7 +155,7 @@ impl Queue {
 }
 
 /// Works off a controller's queue for ever.
-pub(super) async fn work(controller: Arc<dyn Controller>, queue: Arc<Queue>, hands: Hands) {
+pub(super) async fn work(controller: Arc<dyn AnyController>, queue: Arc<Queue>, hands: Hands) {
     let mut failures: BTreeMap<Address, u32> = BTreeMap::new();
     loop {
         let address = queue.next().await;
@@ -158,7 +187,7 @@ pub(super) async fn work(controller: Arc<dyn Controller>, queue: Arc<Queue>, han
 }
 
 /// A controller and what it has to look at.
-pub(super) type Worker = (Arc<dyn Controller>, Arc<Queue>);
+pub(super) type Worker = (Arc<dyn AnyController>, Arc<Queue>);
 
 /// All controllers with their queues: whoever learns of a change tells them.
 #[derive(Clone, Default)]
