@@ -4,8 +4,6 @@
 #
 #   tools/clients/setup.sh          make all that is missing
 #   tools/clients/setup.sh where    only print the folder
-#
-# A part that can't be made is named in one line on stderr, the others are made all the same, and the exit code is 1.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -41,27 +39,6 @@ make_venv() {
   touch "$cache/venv/complete"
 }
 
-main() {
-  if [ "${1:-}" = where ]; then
-    echo "$cache"
-    return
-  fi
-  mkdir -p "$cache"
-  if [ $# -eq 1 ]; then
-    "make_$1"
-    return
-  fi
-  local failed=0 part language
-  for part in kubectl helm go venv; do
-    language=go
-    if [ $part = venv ]; then language=python3; fi
-    # A process of its own: in a condition `set -e` holds for no function of this one.
-    if ! command -v $language >/dev/null || ! "$0" $part; then
-      echo "NOT MADE: $part of the foreign clients (needs $language and a network)" >&2
-      failed=1
-    fi
-  done
-  echo "$cache"
-  return $failed
-}
-main "$@"
+parts=(kubectl helm go venv) kind=" of the foreign clients"
+needs() { if [ "$1" = venv ]; then echo python3; else echo go; fi; }
+. "$here/../parts.sh"

@@ -4,8 +4,6 @@
 #
 #   tools/userdata/setup.sh         make all that is missing
 #   tools/userdata/setup.sh where   only print the folder
-#
-# A judge that can't be made is named in one line on stderr, the others are made all the same, and the exit code is 1.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -48,29 +46,6 @@ SCRIPT
   mv "$cache/.cloud-init.$$" "$cache/cloud-init"
 }
 
-main() {
-  if [ "${1:-}" = where ]; then
-    echo "$cache"
-    return
-  fi
-  mkdir -p "$cache"
-  if [ $# -eq 1 ]; then
-    "make_$1"
-    return
-  fi
-  local failed=0 judge needs
-  for judge in ignition cloud-init shellcheck; do
-    case $judge in
-      ignition) needs=go ;;
-      *) needs=apt-get ;;
-    esac
-    # A process of its own: in a condition `set -e` holds for no function of this one.
-    if ! command -v $needs >/dev/null || ! "$0" $judge; then
-      echo "NOT MADE: $judge, a judge of user-data (needs $needs and a network)" >&2
-      failed=1
-    fi
-  done
-  echo "$cache"
-  return $failed
-}
-main "$@"
+parts=(ignition cloud-init shellcheck) kind=", a judge of user-data"
+needs() { if [ "$1" = ignition ]; then echo go; else echo apt-get; fi; }
+. "$here/../parts.sh"
