@@ -49,6 +49,12 @@ impl Creation<'_> {
         let Some(promised_at) = self.recall.promised_at.max(sent_at) else {
             // Whatever the cloud cannot fulfil is better known before anything is promised.
             self.recall.notes = self.resolve().await?.notes();
+            let snapshot = self.cloud.snapshot(&self.marks).await?;
+            if let Some(server) = sole(snapshot.of(&self.marks), &self.marks)? {
+                // The caller lost its memory, such as a status that somebody wiped.
+                self.recall.promised_at = Some(self.cloud.session.now());
+                return self.follow(&server).await;
+            }
             return Ok(self.promise(true));
         };
         let now = self.cloud.session.now();

@@ -7,7 +7,7 @@ mod tests;
 pub use health::{awaited_pod, complaint, gigabytes, illness};
 
 use crate::{drain, reason::Reason};
-use drover_api::{Machine, ServerDescription, class_reference, labels};
+use drover_api::{Machine, ProviderStatus, ServerDescription, class_reference, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -29,20 +29,22 @@ fn server_id(provider_id: &str) -> &str {
 }
 
 /// The Node of this machine among some that may be: by provider ID, else by its exact name, and never
-/// by an address, which clouds give again. A Node that belongs to another machine, or is older than
-/// this one, is not taken for its name.
+/// by an address, which clouds give again. A Node that belongs to another machine, that runs on a server that
+/// is not known to be this one's, or that is older than this one, is not taken for its name; nor is any as
+/// long as no server was ordered.
 #[must_use]
 pub fn of_machine<'a>(machine: &Machine, nodes: &'a [Arc<Node>]) -> Option<&'a Arc<Node>> {
     let id_of = |node: &Node| {
         let id = node.spec.as_ref()?.provider_id.clone()?;
         (!server_id(&id).is_empty()).then(|| server_id(&id).to_lowercase())
     };
-    let own = machine
-        .spec
-        .provider_id
-        .as_deref()
-        .or_else(|| machine.status.as_ref().and_then(|status| status.provider_id.as_deref()));
-    let own = own.map(|id| server_id(id).to_lowercase());
+    let status = machine.status.as_ref();
+    let memory = status.and_then(|it| it.provider_status.as_ref()).map(|it| &it.memory);
+    let known = machine.spec.provider_id.as_ref();
+    let known = known.or_else(|| status?.provider_id.as_ref());
+    let known = known.or_else(|| memory?.get(ProviderStatus::SERVER));
+    let own = known.map(|id| server_id(id).to_lowercase());
+    let is_ordered = own.is_some() || memory.is_some_and(|memory| !memory.is_empty());
     if let Some(node) = nodes.iter().find(|node| own.is_some() && id_of(node) == own) {
         return Some(node);
     }
@@ -50,12 +52,11 @@ pub fn of_machine<'a>(machine: &Machine, nodes: &'a [Arc<Node>]) -> Option<&'a A
     nodes.iter().find(|node| {
         let owner = node.labels().get(labels::NODE_OWNED_BY);
         let ours = owner.map(|uid| Some(uid) == machine.metadata.uid.as_ref());
-        let same_server = match (id_of(node), &own) {
-            (Some(id), Some(own)) => id == *own,
-            _ => true,
-        };
+        let id = id_of(node);
+        let other_server = id.is_some() && own.is_some() && id != own;
         let younger = node.metadata.creation_timestamp >= machine.metadata.creation_timestamp;
-        node.name_any() == name && same_server && ours.unwrap_or(younger)
+        let likely = || is_ordered && (id.is_none() || own.is_some()) && younger;
+        node.name_any() == name && !other_server && ours.unwrap_or_else(likely)
     })
 }
 

@@ -119,9 +119,7 @@ async fn claim(
 
 fn unread(machine: &Machine, error: description::Error) -> Result<Answer, Error> {
     match error {
-        description::Error::Missing { what } => {
-            Ok(unknown(format!("{what} does not exist; create it")))
-        }
+        answer if answer.is_answer() => Ok(unknown(answer.to_string())),
         source => Err(Error::Describe { machine: machine.name_any(), source }),
     }
 }

@@ -25,6 +25,18 @@ pub enum Error {
     Read { what: String, source: kube::Error },
     #[error("{what} does not exist; create it")]
     Missing { what: String },
+    #[error(
+        "the manager has no right to read {what}; `drover manifests rbac --credentials-namespace {namespace}` \
+         prints what gives it"
+    )]
+    Forbidden { what: String, namespace: String },
+}
+
+impl Error {
+    /// Whether the cluster answered, and only somebody who changes it can help.
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Self::Read { .. })
+    }
 }
 
 /// Reads the description. A value that it takes from a Secret or ConfigMap is read live; most
@@ -40,14 +52,17 @@ pub async fn read(machine: &Machine, ctx: &Context) -> Result<Described, Error> 
             Ok(description) => return Ok(Ok(description)),
             Err(error) => error,
         };
-        let DescriptionError::Unresolved { reference, .. } = &error else {
+        let DescriptionError::Unresolved { field, reference } = &error else {
             return Ok(Err(error.to_string()));
         };
         // Each round resolves one more, so there are no more rounds than references.
         let value = match resolve(reference, ctx).await {
             Ok(value) if !resolved.contains_key(reference) => value,
             Ok(_) | Err(Error::Missing { .. }) => return Ok(Err(error.to_string())),
-            Err(error) => return Err(error),
+            Err(unread) if unread.is_answer() => {
+                return Ok(Err(format!("{field}: {unread}")));
+            }
+            Err(unread) => return Err(unread),
         };
         resolved.insert(reference.clone(), value);
     }
@@ -123,15 +138,21 @@ async fn resolve(reference: &Reference, ctx: &Context) -> Result<String, Error> 
         ReferenceKind::ConfigMap => {
             let configs = Api::<ConfigMap>::namespaced(ctx.client.clone(), namespace);
             let found = configs.get_opt(name).await;
-            let found = found.map_err(|source| read_error(reference, source))?;
+            let found = found.map_err(|source| unread(reference, namespace, source))?;
             found.and_then(|config| config.data).and_then(|mut data| data.remove(key))
         }
     };
     found.ok_or_else(|| Error::Missing { what: reference.to_string() })
 }
 
-fn read_error(what: &impl ToString, source: kube::Error) -> Error {
-    Error::Read { what: what.to_string(), source }
+fn unread(what: &impl ToString, namespace: &str, source: kube::Error) -> Error {
+    let what = what.to_string();
+    match source {
+        kube::Error::Api(status) if status.code == 403 => {
+            Error::Forbidden { what, namespace: namespace.to_owned() }
+        }
+        source => Error::Read { what, source },
+    }
 }
 
 async fn secret_texts(
@@ -141,7 +162,7 @@ async fn secret_texts(
 ) -> Result<BTreeMap<String, String>, Error> {
     let what = format!("Secret {namespace}/{name}");
     let secrets = Api::<Secret>::namespaced(ctx.client.clone(), namespace);
-    let found = secrets.get_opt(name).await.map_err(|source| read_error(&what, source))?;
+    let found = secrets.get_opt(name).await.map_err(|source| unread(&what, namespace, source))?;
     let secret = found.ok_or(Error::Missing { what })?;
     let texts = secret.data.unwrap_or_default().into_iter();
     Ok(texts

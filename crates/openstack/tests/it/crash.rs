@@ -127,6 +127,23 @@ async fn between_the_promise_and_the_create() {
     assert_eq!(world.ledger().servers_made, 1);
 }
 
+/// A caller that forgot everything, such as a Machine whose status somebody wiped.
+#[tokio::test(start_paused = true)]
+async fn without_any_memory_the_server_is_found_by_its_marks() {
+    let world = World::new();
+    let order = order(1, parameters());
+    let mut memory = Memory::default();
+    let made = world::create(&world.provider(), &order, &mut memory).await.unwrap();
+    let (before, mut again) = (world.ledger(), Memory::default());
+    let found = world::create(&world.provider(), &order, &mut again).await.unwrap();
+    assert_eq!(found, made);
+    assert_eq!(world.ledger().servers_made, 1);
+    assert_eq!(world.ledger().floating_ips.len(), before.floating_ips.len());
+    for key in ["server", "port", "floatingAddress"] {
+        assert_eq!(again.0[key], memory.0[key], "{key} is known again");
+    }
+}
+
 /// Two processes with one memory, one of them about to lose its lease.
 #[tokio::test(start_paused = true)]
 async fn a_second_process_does_not_send_what_the_first_promised() {

@@ -29,10 +29,10 @@ async fn through(faults: Vec<Fault>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_third_call_fails() {
+async fn every_fourth_call_fails() {
     for code in [500, 502, 503, 504] {
         for acted in [false, true] {
-            through(vec![Fault::on("", status(code, acted)).every(3)]).await;
+            through(vec![Fault::on("", status(code, acted)).every(4)]).await;
         }
     }
 }

@@ -181,9 +181,11 @@ fn belongings(draft: &Draft) -> String {
 }
 
 /// Whether the cloud was never asked to make anything: the promise is written before the first call that
-/// does. A description that could not even be ordered by must not hold its machine for ever.
+/// does. A description that could not even be ordered by must not hold its machine for ever. A status that
+/// was wiped proves nothing: one that tells of the machine's birth does.
 fn was_never_ordered(draft: &Draft) -> bool {
-    draft.memory().is_empty()
+    draft.find(ConditionType::Configured).is_some()
+        && draft.memory().is_empty()
         && draft.status.provider_id.is_none()
         && draft.seen.machine.spec.provider_id.is_none()
 }

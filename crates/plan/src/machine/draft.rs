@@ -87,10 +87,12 @@ impl<'a> Draft<'a> {
         self.steps.push(step);
     }
 
-    /// Leaves a newborn's status to the pass that has the cloud's first answer, which follows at once.
+    /// Leaves a newborn's status to the pass that has the cloud's first answer, which follows at once unless
+    /// there is trouble.
     pub fn say_nothing_yet(&mut self) {
         let past = self.seen.machine.status.as_ref();
-        self.is_silent |= past.is_none_or(|status| status.phase.is_none());
+        let is_newborn = past.is_none_or(|status| status.phase.is_none());
+        self.is_silent |= is_newborn && self.seen.trouble.is_none();
     }
 
     pub fn tell(&mut self, why: Reason, note: String) {

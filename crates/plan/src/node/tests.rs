@@ -243,3 +243,33 @@ fn the_startup_taint_stays_until_everything_holds() {
         assert_eq!(unfit(&node, &[pod(class, kind, ready)]), expect, "{class} {kind} {ready}");
     }
 }
+
+/// What is known of a machine's server, what a Node of its name says of its own, and whether it is taken for the
+/// machine's.
+#[test]
+fn a_node_is_not_taken_for_its_name_when_its_server_is_another_or_unknown() {
+    let ordered = json!({"providerStatus": {"memory": {"promisedAt": "2026-01-01T00:00:00Z"}}});
+    let named = json!({"providerStatus": {"memory": {"server": "s-1"}}});
+    for (status, id, owner, is_taken) in [
+        (json!({}), "", "", false),
+        (json!({}), "openstack:///s-1", "", false),
+        (json!({}), "openstack:///s-1", "u", true),
+        (ordered.clone(), "", "", true),
+        (ordered.clone(), "openstack:///s-1", "", false),
+        (ordered, "", "other", false),
+        (named.clone(), "openstack://region/S-1", "", true),
+        (named.clone(), "openstack:///s-2", "", false),
+        (named, "openstack:///s-2", "u", false),
+    ] {
+        let case = format!("{status} {id:?} {owner:?}");
+        let mut machine = machine(json!({}), json!([]));
+        machine.status = from_value(status).unwrap();
+        let mut node = node(json!({}), json!([]));
+        node.spec.get_or_insert_default().provider_id = Some(id.to_owned());
+        match owner {
+            "" => drop(node.labels_mut().remove(labels::NODE_OWNED_BY)),
+            uid => drop(node.labels_mut().insert(labels::NODE_OWNED_BY.into(), uid.into())),
+        }
+        assert_eq!(of_machine(&machine, &[Arc::new(node)]).is_some(), is_taken, "{case}");
+    }
+}

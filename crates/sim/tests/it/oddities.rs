@@ -1,11 +1,14 @@
 //! Strange objects that are valid all the same, and sudden changes of mind.
 
 use crate::manifests::{good, unharmed, with};
+use crate::secrets::own_credentials;
+use crate::workload::{gone, reason};
+use drover_api::Machine;
 use drover_sim::faults::Life;
 use drover_sim::scenario::{end, story};
 use drover_sim::stage::{Stage, Working};
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -157,4 +160,46 @@ async fn orphans_live_on_and_are_adopted_again() -> anyhow::Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_goes_with_its_pools() -> anyhow::Result<()> {
     end::a_namespace_goes_with_its_pools(&Stage::start().await?).await
+}
+
+/// What the manager may not read is named with the way out, for credentials and for other fields; such a machine is
+/// also deleted.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_may_not_be_read_is_named_with_the_way_out() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    let elsewhere = json!({"secretKeyRef": {"namespace": "default", "name": "cloud", "key": "k"}});
+    let user = json!({"username": "drover", "domainName": "Default", "projectName": "drover"});
+    let keyed = own_credentials(good("Machine", "keyed"), "/spec", &stage, &user);
+    let place = "/spec/providerSpec/value/cloudProviderSpec";
+    stage.create(&with(keyed, &format!("{place}/password"), elsewhere.clone())).await?;
+    let imaged = good("Machine", "imaged");
+    stage.create(&with(imaged, &format!("{place}/image"), elsewhere)).await?;
+    for (name, why) in [("keyed", "CredentialsMissing"), ("imaged", "DescriptionInvalid")] {
+        let message = reason(&stage, name, "Ready", why).await?;
+        let way_out = "no right to read Secret default/cloud; \
+                       `drover manifests rbac --credentials-namespace default`";
+        assert!(message.contains(way_out), "{message}");
+        let machine = stage.machines().get(name).await?;
+        stage.machines().delete(name, &DeleteParams::default()).await?;
+        gone(&stage, &machine).await?;
+    }
+    manager.end().await
+}
+
+/// Its server is known by its marks alone.
+#[tokio::test(start_paused = true)]
+async fn a_status_wiped_while_its_server_is_made_costs_no_second_server() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    stage.create(&good("Machine", "wiped")).await?;
+    reason(&stage, "wiped", "ServerCreated", "ServerMade").await?;
+    manager.end().await?;
+    let machine = Machine { status: None, ..stage.machines().get("wiped").await? };
+    let empty = stage.machines().replace_status("wiped", &PostParams::default(), &machine).await?;
+    assert_eq!(empty.status, None);
+    let manager = stage.work(stage.wires(&Life::long()))?;
+    reason(&stage, "wiped", "Ready", "NodeReady").await?;
+    assert_eq!(stage.census().await?.cloud.servers_made, 1);
+    delete(&stage, &good("Machine", "wiped")).await?;
+    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    manager.end().await
 }

@@ -475,3 +475,21 @@ pub fn attachment(volume: &str) -> Arc<VolumeAttachment> {
     });
     Arc::new(from_value(value).unwrap())
 }
+
+/// Nothing was ever made of a machine whose status tells of its birth and of no order. One without a status may have
+/// been wiped, and its server may be there.
+#[test]
+fn only_a_status_from_its_birth_proves_that_a_machine_has_no_server() {
+    for (is_wiped, expected) in [(false, vec!["delete token", "release"]), (true, vec![])] {
+        let mut world = World::new();
+        world.refuse(Question::Create, Reason::CredentialsMissing, Retry::OnChange);
+        world.passes(1);
+        if is_wiped {
+            world.machine.status = None;
+        }
+        world.delete();
+        world.passes(1);
+        world.refuse(Question::Delete, Reason::CredentialsMissing, Retry::OnChange);
+        assert_eq!(steps(&world.pass()), expected, "wiped: {is_wiped}");
+    }
+}
