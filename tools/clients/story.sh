@@ -1,5 +1,7 @@
 # Sourced by the programs in shell: what they do is printed with what a user sees, so that two worlds can be compared.
 # What differs from run to run (names by chance, ages, addresses) stands there as a word in capitals: see veil.sed.
+# How long anything may take that is sure to come, in seconds: machines are slow and busy.
+patience=240
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 said=""
 
@@ -35,11 +37,17 @@ see() {
   done
 }
 
-# Runs a quiet command until it succeeds, half a minute at most.
+# Runs a quiet command until it succeeds.
 eventually() {
-  local end=$((SECONDS + 30))
+  local end=$((SECONDS + patience))
   until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "not within 30 s: $*"
+    [ $SECONDS -lt $end ] || fail "not within $patience s: $*"
     sleep 0.2
   done
+}
+
+# A namespace with what controllers put into every one, so that no list of it has more or less by chance.
+namespace() {
+  run kubectl create namespace "$1"
+  eventually kubectl --namespace "$1" get serviceaccounts/default configmaps/kube-root-ca.crt
 }

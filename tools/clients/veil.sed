@@ -17,8 +17,8 @@ s/eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+/TOKEN/g
 s/(LIVE|MERGED)-[0-9]+/\1/g
 s/\t[0-9-]{10} [0-9:.]+ [+-][0-9]{4}$/ TIME/
 # Pods of a Deployment, of anything else by generateName, and the hash of a template.
-s/(web|api)-[0-9a-f]{6,10}-[a-z0-9]{5}\b/\1-HASH-NAME/g
-s/(web|api)-[0-9a-f]{6,10}\b/\1-HASH/g
+s/(web|api)-[0-9a-f]{1,10}-[a-z0-9]{5}\b/\1-HASH-NAME/g
+s/(web|api)-[0-9a-f]{1,10}\b/\1-HASH/g
 s/(agent|cni)-[a-z0-9]{5}\b/\1-NAME/g
 s/(pod-template-hash=)[0-9a-f]+/\1HASH/g
 s/( |^)(<invalid>|([0-9]+(d|h|m|s|ms)){1,2})( ago|\)|  |$)/\1AGE\5/g

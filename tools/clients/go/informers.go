@@ -120,13 +120,13 @@ func start(ctx context.Context, config *rest.Config) []*view {
 // wait is over when all of it was told, in any order: a list tells what is there before what is gone.
 func (view *view) wait(ctx context.Context, wanted []string) {
 	left := sets.New(wanted...)
-	limit := time.After(30 * time.Second)
+	limit := time.After(patience)
 	for left.Len() > 0 {
 		select {
 		case got := <-view.told:
 			left.Delete(got)
 		case <-limit:
-			fail("%s was not told within 30 s: %v", view.name, sets.List(left))
+			fail("%s was not told within %v: %v", view.name, patience, sets.List(left))
 		case <-ctx.Done():
 			fail("%s was not told in time: %v", view.name, sets.List(left))
 		}

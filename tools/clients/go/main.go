@@ -38,7 +38,7 @@ func main() {
 	if err != nil {
 		fail("the kubeconfig cannot be used: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	stories[os.Args[1]](ctx, config)
 	fmt.Println("done")

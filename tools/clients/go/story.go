@@ -60,12 +60,16 @@ func refused(step string, err error, reason metav1.StatusReason) {
 	}
 }
 
-// eventually waits half a minute for a condition at most.
+// patience is how long anything may take that is sure to come: machines are slow and busy, and the collector of
+// garbage learns of new kinds every half minute.
+const patience = 4 * time.Minute
+
+// eventually waits for a condition.
 func eventually(ctx context.Context, what string, condition func() bool) {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true,
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
-		fail("not within 30 s: %s", what)
+		fail("not within %v: %s", patience, what)
 	}
 	say(what, true)
 }

@@ -206,6 +206,15 @@ func workload(ctx context.Context, clients kubernetes.Interface) {
 		_, err := pods.Get(ctx, pod, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
+	eventually(ctx, "another pod is in its place", func() bool {
+		running := 0
+		for _, pod := range must(pods.List(ctx, metav1.ListOptions{LabelSelector: "app=web"})).Items {
+			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+				running++
+			}
+		}
+		return running == 3
+	})
 	foreground := metav1.DeletePropagationForeground
 	ok(deployments.Delete(ctx, "web", metav1.DeleteOptions{PropagationPolicy: &foreground}))
 	eventually(ctx, "the deployment is gone after its pods", func() bool {

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 k() { kubectl --namespace access "$@"; }
 
 asked() {
-  run k create namespace access
+  namespace access
   run k auth whoami -o 'jsonpath={.status.userInfo.username} {.status.userInfo.groups}'
   see kubernetes-admin
   run k auth can-i create deployments
@@ -97,7 +97,7 @@ listed() {
   for group in rbac.authorization.k8s.io coordination.k8s.io certificates.k8s.io policy authorization.k8s.io; do
     run k api-resources --api-group=$group -o wide --sort-by=name
   done
-  run k delete namespace access --wait --timeout=60s
+  run k delete namespace access --wait --timeout=${patience}s
 }
 
 asked

@@ -9,10 +9,10 @@ trap 'rm -rf "$room"' EXIT
 k() { kubectl --namespace custom "$@"; }
 
 taught() {
-  run k create namespace custom
+  namespace custom
   run k apply -f widgets.yaml
   see 'customresourcedefinition.apiextensions.k8s.io/widgets.clients.example.com created'
-  run k wait --for=condition=Established crd/widgets.clients.example.com --timeout=30s
+  run k wait --for=condition=Established crd/widgets.clients.example.com --timeout=${patience}s
   # Kubernetes: discovery and OpenAPI follow in their own time.
   eventually k get widgets
   eventually k explain widget.spec.replicas
@@ -99,8 +99,8 @@ changed() {
   see 'a serial number stays'
   run k patch widget alpha --subresource=status --type=merge -p '{"status":{"phase":"Ready","replicas":3,"conditions":[{"type":"Ready","status":"True"}]}}'
   run k get widgets
-  run k wait widget/alpha --for=condition=Ready --timeout=10s
-  run k wait widget/alpha --for='jsonpath={.status.phase}=Ready' --timeout=10s
+  run k wait widget/alpha --for=condition=Ready --timeout=${patience}s
+  run k wait widget/alpha --for='jsonpath={.status.phase}=Ready' --timeout=${patience}s
   run k patch widget alpha --type=merge -p '{"status":{"phase":"Lost"}}'
   see 'no change'
   run k get widgets --field-selector metadata.name=alpha -o name
@@ -109,33 +109,42 @@ changed() {
 }
 
 watched() {
-  run k delete widget alpha --wait
   kubectl --namespace custom get widgets --watch --output-watch-events >"$room/seen" &
   local watcher=$!
-  k create -f widget.yaml >/dev/null
-  eventually grep -q ADDED "$room/seen"
+  # What is there is listed; from the next line on it is watched.
+  eventually told 1 ADDED
   k scale widget alpha --replicas=4 >/dev/null
-  eventually grep -q MODIFIED "$room/seen"
+  eventually told 1 MODIFIED
   k delete widget alpha >/dev/null
-  eventually grep -q DELETED "$room/seen"
+  eventually told 1 DELETED
+  k create -f widget.yaml >/dev/null
+  eventually told 2 ADDED
+  k delete widget alpha >/dev/null
+  eventually told 2 DELETED
   kill $watcher
   cd "$room"
   run cat seen
   cd - >/dev/null
 }
 
+# Whether a watch has told of so many events of a type.
+told() { [ "$(grep -c "^$2" "$room/seen")" -eq "$1" ]; }
+
 forgotten() {
   run k apply -f widget.yaml
   kubectl --namespace custom get widgets --watch --output-watch-events >"$room/seen" 2>&1 &
   local watcher=$!
-  eventually grep -q ADDED "$room/seen"
-  run k delete crd widgets.clients.example.com --wait --timeout=60s
+  eventually told 1 ADDED
+  # With a change it is sure that the watch has begun.
+  run k annotate widget alpha note=last --overwrite
+  eventually told 1 MODIFIED
+  run k delete crd widgets.clients.example.com --wait --timeout=${patience}s
   # What is not served any more is not watched either.
   wait $watcher || fail 'a watch should have ended without an error'
-  grep -q DELETED "$room/seen" || fail 'a watch was not told of the deletion'
+  told 1 DELETED || fail 'a watch was not told of the deletion'
   eventually gone
   refused k get widgets
-  run k delete namespace custom --wait --timeout=60s
+  run k delete namespace custom --wait --timeout=${patience}s
 }
 
 gone() { ! k get --raw /apis/clients.example.com/v1; }

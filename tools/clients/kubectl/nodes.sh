@@ -39,22 +39,29 @@ marked() {
   run k get lease -n kube-node-lease "$node" -o 'jsonpath={.spec.holderIdentity} {.metadata.ownerReferences[*].kind}'
 }
 
-taints() { k get node "$node" -o 'jsonpath={.spec.taints[*].key}'; }
-tainted() { [[ $(taints) == *unschedulable* ]]; }
+tainted() { [[ $(k get node "${1:-$node}" -o 'jsonpath={.spec.taints[*].key}') == *unschedulable* ]]; }
 untainted() { ! tainted; }
 
+# Whether two pods run elsewhere.
+replaced() {
+  local phases
+  phases=$(k get pods -l app=web --field-selector "spec.nodeName=$other" -o 'jsonpath={.items[*].status.phase}')
+  [ "$phases" = 'Running Running' ]
+}
+
 drained() {
-  run k create namespace drained
+  namespace drained
   run k apply -f <(sed "s/NODE/$node/" pods.yaml)
-  run k wait --for=condition=Ready pod/alone pod/scratch --timeout=60s
-  run k rollout status daemonset/agent --timeout=60s
+  run k wait --for=condition=Ready pod/alone pod/scratch --timeout=${patience}s
+  run k rollout status daemonset/agent --timeout=${patience}s
   run k get daemonset agent
   # The other node takes none: two pods of the Deployment stand where they will have to leave.
   run k cordon "$other"
+  eventually tainted "$other"
   run k create deployment web --image=example.com/web --replicas=2
-  run k rollout status deployment web --timeout=60s
+  run k rollout status deployment web --timeout=${patience}s
   run k create poddisruptionbudget web --selector=app=web --min-available=2
-  run k wait pdb/web --for='jsonpath={.status.currentHealthy}=2' --timeout=30s
+  run k wait pdb/web --for='jsonpath={.status.currentHealthy}=2' --timeout=${patience}s
   run k get poddisruptionbudget web
   run k uncordon "$other"
 
@@ -66,17 +73,20 @@ drained() {
   refused sorted k drain "$node" --ignore-daemonsets --delete-emptydir-data --force --pod-selector=app=web --timeout=8s
   see "Cannot evict pod as it would violate the pod's disruption budget."
   run k patch poddisruptionbudget web --type=merge -p '{"spec":{"minAvailable":0}}'
-  # Pods leave in any order, and a refused eviction is tried again and again.
-  run sorted k drain "$node" --ignore-daemonsets --delete-emptydir-data --force --timeout=90s
+  # Refused evictions are told, and only a quick client meets them.
+  run k wait pdb/web --for='jsonpath={.status.disruptionsAllowed}=2' --timeout=${patience}s
+  # Pods leave in any order.
+  run sorted k drain "$node" --ignore-daemonsets --delete-emptydir-data --force --timeout=${patience}s
   see "node/$node drained" 'pod/alone evicted' 'pod/scratch evicted' 'pod/web-HASH-NAME evicted'
-  run k rollout status deployment web --timeout=60s
+  eventually replaced
+  run k rollout status deployment web --timeout=${patience}s
   run k get pods -l app=web -o "custom-columns=NODE:.spec.nodeName,PHASE:.status.phase"
   run k get pods -l 'app in (alone,scratch)'
   see 'No resources found'
   run k get pods -l app=agent --field-selector "spec.nodeName=$node" -o 'jsonpath={.items[*].status.phase}'
   see Running
   run k uncordon "$node"
-  run k delete namespace drained --wait --timeout=90s
+  run k delete namespace drained --wait --timeout=${patience}s
 }
 
 marked

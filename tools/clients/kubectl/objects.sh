@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 k() { kubectl --namespace objects "$@"; }
 
 made_by_flags() {
-  run k create namespace objects
+  namespace objects
   run k create configmap plain --from-literal=color=red --from-literal=size=5
   run k get configmap plain -o yaml
   see 'color: red'
@@ -93,9 +93,9 @@ applied() {
 
 workload() {
   run k create deployment web --image=example.com/web:1 --replicas=2
-  run k rollout status deployment web --timeout=60s
+  run k rollout status deployment web --timeout=${patience}s
   see 'deployment "web" successfully rolled out'
-  eventually k wait deployment/web --for=condition=Available --timeout=1s
+  run k wait deployment/web --for=condition=Available --timeout=${patience}s
   run k get deployment web -o wide
   run k get replicasets
   run k get pods -l app=web -o 'custom-columns=PHASE:.status.phase,OWNER:.metadata.ownerReferences[*].kind'
@@ -103,26 +103,36 @@ workload() {
   see 'maxSurge'
   explained pod.spec.containers
   run k scale deployment web --replicas=3
-  run k rollout status deployment web --timeout=60s
+  run k rollout status deployment web --timeout=${patience}s
   refused k scale deployment web --current-replicas=7 --replicas=1
   see 'Expected replicas to be 7, was 3'
   run k set image deployment/web web=example.com/web:2
-  run k rollout status deployment web --timeout=60s
+  run k rollout status deployment web --timeout=${patience}s
   run k rollout history deployment web
   run k patch deployment web -p '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"example.com/side"}]}}}}'
+  eventually noticed
   run k get deployment web -o 'jsonpath={.spec.template.spec.containers[*].name}'
   see 'side web'
   run k rollout undo deployment web
-  run k rollout status deployment web --timeout=60s
+  run k rollout status deployment web --timeout=${patience}s
   run k get deployment web -o 'jsonpath={.spec.template.spec.containers[*].name}'
   run k get deployment web --subresource=scale -o 'jsonpath={.spec.replicas} {.status.selector}'
   run k set env deployment/web MODE=test
+  eventually noticed
   run k rollout restart deployment web
-  run k rollout status deployment web --timeout=60s
-  run k get poddisruptionbudget web
-  run k wait deployment/web --for='jsonpath={.status.readyReplicas}=3' --timeout=30s
-  refused k wait deployment/web --for=condition=Progressing=False --timeout=1s
+  run k rollout status deployment web --timeout=${patience}s
+  run k wait deployment/web --for='jsonpath={.status.readyReplicas}=3' --timeout=${patience}s
+  refused k wait deployment/web --for=condition=Progressing=False --timeout=3s
   see 'timed out waiting for the condition'
+  run k wait poddisruptionbudget/web --for='jsonpath={.status.disruptionsAllowed}=2' --timeout=${patience}s
+  run k get poddisruptionbudget web
+}
+
+# Whether a ReplicaSet was made for the last change: without it, the next change may take its place, or not.
+noticed() {
+  local wanted seen
+  read -r wanted seen <<<"$(k get deployment web -o 'jsonpath={.metadata.generation} {.status.observedGeneration}')"
+  [ "$wanted" = "$seen" ]
 }
 
 # The fields alone: the lab does not hold the many words about them.
@@ -143,13 +153,13 @@ deleted() {
   run k create configmap held
   run k patch configmap held -p '{"metadata":{"finalizers":["clients.example.com/hold"]}}'
   run k delete configmap held --wait=false
-  refused k delete configmap held --timeout=1s
+  refused k delete configmap held --timeout=3s
   see 'timed out waiting for the condition'
   run k patch configmap held --type=json -p '[{"op":"remove","path":"/metadata/finalizers"}]'
-  run k wait --for=delete configmap/held --timeout=30s
+  run k wait --for=delete configmap/held --timeout=${patience}s
   run k delete priorityclass urgent
   run k delete clusterrole/nodes-reader clusterrolebinding/nodes-readers
-  run k delete namespace objects --wait --timeout=60s
+  run k delete namespace objects --wait --timeout=${patience}s
   refused k get namespace objects
 }
 

@@ -2,13 +2,17 @@
 
 import base64
 import json
+import os
+import tempfile
 import time
 
 from kubernetes import client, config, dynamic, utils, watch
 from kubernetes.client.exceptions import ApiException
-from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError
+from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError, ResourceNotFoundError
 
 NAMESPACE = "python"
+# How long anything may take that is sure to come, in seconds: machines are slow and busy.
+PATIENCE = 240
 KIND = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -68,11 +72,11 @@ def refused(step, code, call):
 
 
 def eventually(what, condition):
-    """Waits half a minute for a condition at most."""
-    end = time.monotonic() + 30
+    """Waits for a condition."""
+    end = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > end:
-            raise SystemExit(f"DIFFERS: not within 30 s: {what}")
+            raise SystemExit(f"DIFFERS: not within {PATIENCE} s: {what}")
         time.sleep(0.1)
     print(f"{what}: yes", flush=True)
 
@@ -116,20 +120,28 @@ def typed(core):
 
 
 def watched(core):
-    """What a watch tells after a list, and that it ends when asked to."""
+    """What a watch tells after a list, and that the server ends it when asked to."""
     since = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
     core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": "seen", "labels": {"watched": "yes"}}})
     core.patch_namespaced_config_map("seen", NAMESPACE, {"data": {"a": "b"}})
     core.delete_namespaced_config_map("seen", NAMESPACE)
-    events = watch.Watch().stream(
+    marked = {"label_selector": "watched=yes"}
+    stream = watch.Watch()
+    told = []
+    for event in stream.stream(
         core.list_namespaced_config_map,
         NAMESPACE,
-        label_selector="watched=yes",
         resource_version=since,
-        timeout_seconds=3,
-    )
-    told = [(event["type"], event["object"].metadata.name) for event in events]
+        timeout_seconds=PATIENCE,
+        **marked,
+    ):
+        told.append((event["type"], event["object"].metadata.name))
+        if event["type"] == "DELETED":
+            stream.stop()
     expect("watched", told, [("ADDED", "seen"), ("MODIFIED", "seen"), ("DELETED", "seen")])
+    now = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
+    rest = watch.Watch().stream(core.list_namespaced_config_map, NAMESPACE, resource_version=now, timeout_seconds=1, **marked)
+    expect("watched until it ended", list(rest), [])
 
 
 def workload(apps, core):
@@ -157,6 +169,24 @@ def workload(apps, core):
     eventually("all is gone", lambda: is_gone(lambda: apps.read_namespaced_deployment("web", NAMESPACE)))
 
 
+def discovered(api, version, kind):
+    """A kind, as soon as the server names it: that may be a moment after it is served."""
+    found = []
+
+    def known():
+        # Anew, for what a client once learned of a server it keeps, in a file.
+        with tempfile.TemporaryDirectory() as room:
+            learned = dynamic.DynamicClient(api, cache_file=os.path.join(room, "kinds"))
+            try:
+                found.append(learned.resources.get(api_version=version, kind=kind))
+            except ResourceNotFoundError:
+                return False
+        return True
+
+    eventually("the kind is discovered", known)
+    return found[0]
+
+
 def custom(api):
     """A kind that is learned by discovery."""
     definitions = client.ApiextensionsV1Api(api)
@@ -170,8 +200,7 @@ def custom(api):
     objects = client.CustomObjectsApi(api)
     where = ("python.example.com", "v1", NAMESPACE, "parrots")
     eventually("the kind is served", lambda: not is_gone(lambda: objects.list_namespaced_custom_object(*where)))
-    # Anew, for what a client once learned of a server it keeps.
-    parrots = dynamic.DynamicClient(api).resources.get(api_version="python.example.com/v1", kind="Parrot")
+    parrots = discovered(api, "python.example.com/v1", "Parrot")
     body = {"apiVersion": "python.example.com/v1", "kind": "Parrot", "metadata": {"name": "polly"}, "spec": {"color": "blue"}}
     made = parrots.create(body, namespace=NAMESPACE)
     expect("made", made.spec.to_dict(), {"age": 1, "color": "blue"})
