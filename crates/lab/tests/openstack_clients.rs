@@ -7,11 +7,14 @@ use drover_lab::cloud::{Cloud, Config};
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Ten times faster than life: what lies between is still seen by who looks at once.
 const PACE: f64 = 10.0;
+/// At that pace, two seconds from the 202 of a server: who looks at once on a busy machine still sees it being built.
+const SCHEDULE: Duration = Duration::from_secs(20);
 /// What `run.sh` ends with where the client's language is missing.
 const NO_LANGUAGE: i32 = 3;
 
@@ -57,6 +60,7 @@ async fn see(client: &'static str) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::demo(Clock::start(Timestamp::now()));
     config.pace = Pace(PACE);
+    config.delays.schedule = SCHEDULE;
     config.base_url = format!("http://{}", listener.local_addr().unwrap());
     let cloud = Cloud::new(config);
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clouds-{client}.yaml"));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tower::ServiceExt as _;
 
 /// How long a condition may take to come true, and one answer or event to come.
-const LIMIT: Duration = Duration::from_secs(45);
+const LIMIT: Duration = Duration::from_secs(180);
 /// How often what is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -120,7 +120,8 @@ impl<'a> Play<'a> {
             let response = self.open(step, method.clone(), &path).await?;
             let answer = read_all(response).await?;
             // A definition that has just come may be asked too early: clients ask again, too.
-            if answer.status == 503 && answer.headers.contains_key("Retry-After") {
+            let is_early = answer.status == 503 && answer.headers.contains_key("Retry-After");
+            if is_early && tokio::time::Instant::now() < deadline {
                 tokio::time::sleep(LOOK).await;
                 continue;
             }
