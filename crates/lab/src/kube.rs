@@ -31,6 +31,8 @@ const READY_POLL: Duration = Duration::from_millis(200);
 /// Where free ports are looked for: below those that the kernel gives to outgoing connections, so that none is
 /// taken between being found free and being listened on.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// With what kube-apiserver checks the tokens of ServiceAccounts.
+const TOKEN_KEY: &str = "accounts.pem";
 /// The cluster's range of service addresses, and its first: that of the API server.
 const SERVICES: &str = "10.96.0.0/16";
 const SERVICE_IP: &str = "10.96.0.1";
@@ -112,8 +114,8 @@ impl ControlPlane {
         let folder =
             folder.canonicalize().map_err(|error| Error::File(folder.to_owned(), error))?;
         let pki = Authority::new(&Clock::start(Timestamp::now()));
-        let api_port = if options.api_port == 0 { free_port()? } else { options.api_port };
-        let (etcd_port, peer_port) = (free_port()?, free_port()?);
+        let [free_port, etcd_port, peer_port] = free_ports()?;
+        let api_port = if options.api_port == 0 { free_port } else { options.api_port };
         let url = format!("https://127.0.0.1:{api_port}");
         let etcd_url = format!("http://127.0.0.1:{etcd_port}");
         write_files(&folder, &pki, &url)?;
@@ -209,6 +211,34 @@ impl ControlPlane {
         self.ready("/readyz").await
     }
 
+    /// Kills kube-apiserver and starts it anew with a stranger's key for the tokens of ServiceAccounts: it answers 401 to
+    /// whoever shows one, until [`Self::know_tokens`].
+    ///
+    /// # Errors
+    /// When it does not come back.
+    pub async fn forget_tokens(&mut self) -> Result<(), Error> {
+        self.move_key(TOKEN_KEY, "accounts.right.pem")?;
+        let stranger = self.pki.issue_server(&["service-accounts"]);
+        let key = self.folder.join(TOKEN_KEY);
+        std::fs::write(&key, stranger.cert_pem).map_err(|error| Error::File(key, error))?;
+        self.restart_api().await
+    }
+
+    /// Kills kube-apiserver and starts it anew with the key that [`Self::forget_tokens`] took away.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    pub async fn know_tokens(&mut self) -> Result<(), Error> {
+        self.move_key("accounts.right.pem", TOKEN_KEY)?;
+        self.restart_api().await
+    }
+
+    fn move_key(&self, from: &str, to: &str) -> Result<(), Error> {
+        let from = self.folder.join(from);
+        let moved = std::fs::rename(&from, self.folder.join(to));
+        moved.map_err(|error| Error::File(from, error))
+    }
+
     /// Halts kube-apiserver: connections stay open, nothing is answered, until [`Self::resume_api`].
     pub fn pause_api(&self) {
         self.api.signal(Signal::STOP);
@@ -275,10 +305,15 @@ async fn answers(
     }
 }
 
-fn free_port() -> Result<u16, Error> {
+/// Free ports, each another one.
+fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT], Error> {
     let mut dice = fastrand::Rng::new();
-    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    std::iter::repeat_with(|| dice.u16(PORTS)).take(200).find(free).ok_or(Error::Ports)
+    let listen = |port: u16| Some((port, TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?));
+    let tried = std::iter::repeat_with(|| dice.u16(PORTS)).take(200);
+    // Each is held until all are found.
+    let held: Vec<(u16, TcpListener)> = tried.filter_map(listen).take(COUNT).collect();
+    let ports: Vec<u16> = held.iter().map(|(port, _)| *port).collect();
+    ports.try_into().map_err(|_| Error::Ports)
 }
 
 /// Keys, kubeconfigs and the audit policy. All are secret but the last.
@@ -302,7 +337,7 @@ fn write_files(folder: &Path, pki: &Authority, url: &str) -> Result<(), Error> {
     write("ca.key", &pki.ca_key_pem())?;
     write("serving.pem", &serving.cert_pem)?;
     write("serving.key", &serving.key_pem)?;
-    write("accounts.pem", &accounts.cert_pem)?;
+    write(TOKEN_KEY, &accounts.cert_pem)?;
     write("accounts.key", &accounts.key_pem)?;
     for (file, user) in [
         ("controllers.kubeconfig", "system:kube-controller-manager"),
@@ -342,7 +377,7 @@ fn api_arguments(folder: &Path, etcd: &str, port: u16, options: &Options) -> Vec
         file("tls-cert-file", "serving.pem"),
         file("tls-private-key-file", "serving.key"),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        file("service-account-key-file", "accounts.pem"),
+        file("service-account-key-file", TOKEN_KEY),
         file("service-account-signing-key-file", "accounts.key"),
         "--authorization-mode=Node,RBAC".to_owned(),
         "--enable-admission-plugins=NodeRestriction".to_owned(),
