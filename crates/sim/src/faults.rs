@@ -46,6 +46,7 @@ impl Call {
 }
 
 type Rule = dyn Fn(&Call) -> Fate + Send + Sync;
+type Ear = dyn Fn(&Call, StatusCode, &[u8]) + Send + Sync;
 
 /// The life of one process: it ends with its n-th call, whose answer it never hears. After that none
 /// of its calls reaches the world.
@@ -127,19 +128,27 @@ pub struct Wire<S> {
     inner: S,
     life: Arc<Life>,
     rule: Arc<Rule>,
+    ear: Arc<Ear>,
     lag: Duration,
 }
 
 impl<S> Wire<S> {
     /// A wire on which nothing happens as long as `life` lasts.
     pub fn new(inner: S, life: Arc<Life>) -> Self {
-        Self { inner, life, rule: Arc::new(|_| Fate::Pass), lag: Duration::ZERO }
+        let (rule, ear) = (Arc::new(|_: &_| Fate::Pass), Arc::new(|_: &_, _, _: &_| {}));
+        Self { inner, life, rule, ear, lag: Duration::ZERO }
     }
 
     /// Each call's fate.
     #[must_use]
     pub fn with_rule(self, rule: impl Fn(&Call) -> Fate + Send + Sync + 'static) -> Self {
         Self { rule: Arc::new(rule), ..self }
+    }
+
+    /// Hears every answer that comes from beyond the wire: its code with each part of its body, as they arrive.
+    #[must_use]
+    pub fn with_ear(self, ear: impl Fn(&Call, StatusCode, &[u8]) + Send + Sync + 'static) -> Self {
+        Self { ear: Arc::new(ear), ..self }
     }
 
     /// What a watch tells arrives this much later.
@@ -167,7 +176,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { inner, life, rule, lag } = self.clone();
+        let Self { inner, life, rule, ear, lag } = self.clone();
         Box::pin(async move {
             let call = Call {
                 method: request.method().clone(),
@@ -191,14 +200,23 @@ where
             }
             Ok(match fate {
                 Fate::Garble(code) => refusal(code),
-                _ => carry(answer, lag, call.is_watch(), life),
+                _ => {
+                    let lag = if call.is_watch() { lag } else { Duration::ZERO };
+                    let code = answer.status();
+                    carry(answer, lag, life, move |part| ear(&call, code, part))
+                }
             })
         })
     }
 }
 
-/// A body that ends, silently, with the life that hears it, and late when it is a watch.
-fn carry<R>(answer: Response<R>, lag: Duration, is_watch: bool, life: Arc<Life>) -> Response<Body>
+/// A body that ends, silently, with the life that hears it.
+fn carry<R>(
+    answer: Response<R>,
+    lag: Duration,
+    life: Arc<Life>,
+    hear: impl Fn(&[u8]) + Send + 'static,
+) -> Response<Body>
 where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: std::fmt::Debug + Send,
@@ -207,17 +225,22 @@ where
     if body.is_end_stream() {
         return Response::from_parts(parts, http_body_util::Empty::new().boxed_unsync());
     }
-    let frames =
-        futures::stream::unfold((Box::pin(body), life), move |(mut body, life)| async move {
+    let frames = futures::stream::unfold(
+        (Box::pin(body), life, hear),
+        move |(mut body, life, hear)| async move {
             let frame = body.frame().await?;
-            if is_watch && !lag.is_zero() {
+            if let Some(part) = frame.as_ref().ok().and_then(|frame| frame.data_ref()) {
+                hear(part);
+            }
+            if !lag.is_zero() {
                 tokio::time::sleep(lag).await;
             }
             if life.is_over() {
                 return std::future::pending().await;
             }
-            frame.ok().map(|frame| (Ok::<_, Infallible>(frame), (body, life)))
-        });
+            frame.ok().map(|frame| (Ok::<_, Infallible>(frame), (body, life, hear)))
+        },
+    );
     Response::from_parts(parts, BodyExt::boxed_unsync(StreamBody::new(frames)))
 }
 

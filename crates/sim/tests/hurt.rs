@@ -4,28 +4,64 @@ use drover_lab::client::{Client, PatchKind};
 use drover_sim::faults::{Call, Fate, Life};
 use drover_sim::real::Real;
 use drover_sim::stage::{Census, Stage};
+use futures::StreamExt as _;
 use http::StatusCode;
+
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// The pool that rolls.
-const REPLICAS: usize = 4;
+const REPLICAS: usize = 3;
 /// How long the API server is halted: longer than a leader renews (10 s), a Lease holds (15 s), a connection may take
 /// (30 s), a node's Lease is good (40 s) and a request may last (60 s).
 const HALT: Duration = Duration::from_secs(120);
-/// Names of the cases, for the line that says that they are not run.
-const CASES: usize = 4;
+/// How long Drover's token is refused once it was: longer than a leader may go without renewing (10 s).
+const REFUSAL: Duration = Duration::from_secs(12);
+/// How often history is forgotten until Drover was in the middle of it.
+const FORGETTING_MAX: usize = 3;
+/// How many cases, for the line that says that they are not run.
+const CASES: usize = 5;
+
+/// What the managers of a case heard on their wires to Kubernetes.
+#[derive(Default)]
+struct Heard {
+    /// That a watch of machines cannot go on from where it was.
+    expired: AtomicU64,
+    /// That nobody is known by this token.
+    unknown: AtomicU64,
+}
+
+impl Heard {
+    fn hear(&self, call: &Call, code: StatusCode, part: &[u8]) {
+        const EXPIRED: &[u8] = br#""code":410"#;
+        let is_watch = call.query.contains("watch=") && call.path.ends_with("/machines");
+        if is_watch && part.windows(EXPIRED.len()).any(|it| it == EXPIRED) {
+            self.expired.fetch_add(1, Ordering::SeqCst);
+        }
+        if code == StatusCode::UNAUTHORIZED {
+            self.unknown.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
 
 /// A manager in a Pod: whenever it ends, the next one begins. Each takes the lead by the Lease.
-async fn supervise(stage: &Stage, stop: &CancellationToken) -> anyhow::Result<u64> {
+async fn supervise(
+    stage: &Stage,
+    heard: &Arc<Heard>,
+    stop: &CancellationToken,
+) -> anyhow::Result<u64> {
     for start in 1.. {
-        let wires = stage.wires(&Life::long());
+        let mut wires = stage.wires(&Life::long());
+        let ear = heard.clone();
+        let hear = move |call: &Call, code, part: &[u8]| ear.hear(call, code, part);
+        wires.kubernetes = wires.kubernetes.with_ear(hear);
         let mut working =
             stage.work_as(wires, &format!("hurt-{start}"), |it| it.elect_leader = true)?;
         tokio::select! {
@@ -44,10 +80,10 @@ async fn supervise(stage: &Stage, stop: &CancellationToken) -> anyhow::Result<u6
 /// Rolls a pool, hurts the control plane as soon as the first new machine has its server, and waits for the end.
 async fn roll<F>(real: &mut Real, hurt: F) -> anyhow::Result<()>
 where
-    F: AsyncFnOnce(&mut Real) -> anyhow::Result<()>,
+    F: AsyncFnOnce(&mut Real, &Stage, &Heard) -> anyhow::Result<()>,
 {
     let stage = real.stage().await?;
-    let stop = CancellationToken::new();
+    let (stop, heard) = (CancellationToken::new(), Arc::new(Heard::default()));
     let story = async {
         let _end = stop.clone().drop_guard();
         stage.apply_example(REPLICAS as u32).await?;
@@ -56,12 +92,12 @@ where
         let has_begun =
             async |stage: &Stage| Ok(stage.cloud()?.ledger().servers_made > REPLICAS as u64);
         stage.until("new server", has_begun).await?;
-        hurt(real).await?;
+        hurt(real, &stage, &heard).await?;
         let rolled = stage.whole(REPLICAS, &old, stage.chapter).await?;
         made_once(&rolled, 2 * REPLICAS as u64);
         gone(&stage).await
     };
-    let (told, managers) = tokio::join!(story, supervise(&stage, &stop));
+    let (told, managers) = tokio::join!(story, supervise(&stage, &heard, &stop));
     told?;
     println!("managers that were needed: {}", managers?);
     stage.world.stop().await;
@@ -81,36 +117,65 @@ async fn gone(stage: &Stage) -> anyhow::Result<()> {
 }
 
 async fn api_server_restarts(real: &mut Real) -> anyhow::Result<()> {
-    roll(real, async |real: &mut Real| Ok(real.plane.restart_api().await?)).await
+    roll(real, async |real: &mut Real, _: &Stage, _: &Heard| Ok(real.plane.restart_api().await?))
+        .await
 }
 
-/// Whoever goes on from what it knew hears 410 after this, and begins anew.
+/// Whoever goes on from what it knew hears 410, Drover's own watches too, and begins anew.
 async fn history_is_forgotten(real: &mut Real) -> anyhow::Result<()> {
     let admin = real.plane.admin()?;
-    let pools = "/apis/cluster.k8s.io/v1alpha1/machines";
-    let hurt = async |real: &mut Real| {
-        let before = admin.get("/api/v1/namespaces").await?["metadata"]["resourceVersion"].clone();
-        real.plane.compact().await?;
-        real.plane.restart_api().await?;
-        // Something happens, so that what was known is older than what is remembered.
-        let map =
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}});
-        admin.create("/api/v1/namespaces/default/configmaps", &map).await?;
+    let hurt = async |real: &mut Real, stage: &Stage, heard: &Heard| {
+        let before = admin.get(MACHINES).await?["metadata"]["resourceVersion"].clone();
         let before: u64 = before.as_str().unwrap_or_default().parse()?;
-        let path = format!("{pools}?resourceVersionMatch=Exact&resourceVersion={}", before - 1);
-        let error = admin.get(&path).await.err().map(|error| error.code);
-        assert_eq!(error, Some(410), "the past is gone");
+        // A watch that has heard of the very last change may go on from there.
+        for _ in 0..FORGETTING_MAX {
+            real.plane.compact().await?;
+            real.plane.restart_api().await?;
+            let is_told = async |_: &Stage| Ok(heard.expired.load(Ordering::SeqCst) > 0);
+            let told = stage.until("watch of Drover's that is told 410", is_told);
+            if tokio::time::timeout(HALT, told).await.is_ok_and(|told| told.is_ok()) {
+                break;
+            }
+        }
+        assert_ne!(heard.expired.load(Ordering::SeqCst), 0, "Drover was told that it is late");
+        the_past_is_gone(&admin, before - 1).await
+    };
+    roll(real, hurt).await
+}
+
+const MACHINES: &str = "/apis/cluster.k8s.io/v1alpha1/machines";
+
+/// Neither a list nor a watch of machines gets what was at this version.
+async fn the_past_is_gone(admin: &Client, version: u64) -> anyhow::Result<()> {
+    let list = format!("{MACHINES}?resourceVersionMatch=Exact&resourceVersion={version}");
+    let error = admin.get(&list).await.err().map(|error| (error.code, error.reason));
+    assert_eq!(error, Some((410, "Expired".to_owned())), "a list");
+    let watch = format!("{MACHINES}?resourceVersion={version}");
+    let mut events = pin!(admin.watch(&watch).await?);
+    let first = tokio::time::timeout(HALT, events.next()).await?;
+    let error = first.and_then(Result::err).map(|error| (error.code, error.reason));
+    assert_eq!(error, Some((410, "Expired".to_owned())), "a watch");
+    Ok(())
+}
+
+async fn api_server_halts(real: &mut Real) -> anyhow::Result<()> {
+    let hurt = async |real: &mut Real, _: &Stage, _: &Heard| {
+        real.plane.pause_api();
+        tokio::time::sleep(HALT).await;
+        real.plane.resume_api();
         Ok(())
     };
     roll(real, hurt).await
 }
 
-async fn api_server_halts(real: &mut Real) -> anyhow::Result<()> {
-    let hurt = async |real: &mut Real| {
-        real.plane.pause_api();
-        tokio::time::sleep(HALT).await;
-        real.plane.resume_api();
-        Ok(())
+/// What Drover shows is refused with 401, by the API server itself, and taken again later.
+async fn drovers_token_is_refused_for_a_while(real: &mut Real) -> anyhow::Result<()> {
+    let hurt = async |real: &mut Real, stage: &Stage, heard: &Heard| {
+        real.plane.forget_tokens().await?;
+        let is_refused = async |_: &Stage| Ok(heard.unknown.load(Ordering::SeqCst) > 0);
+        stage.until("call that is refused with 401", is_refused).await?;
+        tokio::time::sleep(REFUSAL).await;
+        Ok(real.plane.know_tokens().await?)
     };
     roll(real, hurt).await
 }
@@ -173,6 +238,7 @@ async fn the_pool_ends_right_whatever_happens_to_the_control_plane() -> anyhow::
     }
     cases!(
         a_client_certificate_is_refused_once,
+        drovers_token_is_refused_for_a_while,
         api_server_restarts,
         history_is_forgotten,
         api_server_halts
