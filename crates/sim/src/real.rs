@@ -4,10 +4,6 @@ use crate::stage::Stage;
 use anyhow::Context;
 use drover_lab::kube::{Assets, ControlPlane, Options};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// A Node that falls silent is noticed sooner than in life.
-const NODE_MONITOR_GRACE: Duration = Duration::from_secs(20);
 
 /// A real control plane; its logs stay unless it is ended in order.
 pub struct Real {
@@ -33,8 +29,7 @@ impl Real {
     pub async fn start(suite: &str, cases: usize, scratch: &Path) -> anyhow::Result<Option<Self>> {
         let Some(assets) = Assets::for_suite(suite, cases) else { return Ok(None) };
         let folder = scratch.join(format!("{suite}-{}", std::process::id()));
-        let options = Options { node_monitor_grace: NODE_MONITOR_GRACE, ..Options::default() };
-        let plane = ControlPlane::start(&assets, &folder, &options).await?;
+        let plane = ControlPlane::start(&assets, &folder, &Options::default()).await?;
         Ok(Some(Self { plane, logs: Logs(folder) }))
     }
 

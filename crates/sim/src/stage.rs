@@ -39,7 +39,7 @@ const CLUSTER: &str = "sim";
 /// How often a wait looks, in the time of the world.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a new kind may take to be served.
-const SERVED_MAX: Duration = Duration::from_secs(60);
+const SERVED_MAX: Duration = Duration::from_secs(240);
 /// How much faster than life servers and pods start where nobody can wait for them.
 const REAL_TIME_PACE: Pace = Pace(50.0);
 
@@ -78,7 +78,8 @@ impl Stage {
         let seconds = Duration::from_secs;
         let (chapter, a_while) = match config.in_process {
             true => (seconds(3600), seconds(900)),
-            false => (seconds(300), seconds(8)),
+            // A chapter takes half a minute on two quiet cores.
+            false => (seconds(900), seconds(8)),
         };
         let world = World::start(config).await?;
         let admin = door::admin(world.plane()).await?;
