@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// How long the first server may take to be there.
-const SERVER_MAX: Duration = Duration::from_secs(120);
+const SERVER_MAX: Duration = Duration::from_secs(240);
 const EXAMPLE: &str = include_str!("../../../examples/metakube/machinedeployment.yaml");
 
 fn runtime() -> Runtime {

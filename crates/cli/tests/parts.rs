@@ -13,8 +13,29 @@ use process::{Drover, assert_secret, interrupt};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// How long any one wait may take on a busy machine.
+const WAIT_MAX: Duration = Duration::from_secs(240);
+
+/// A process that does not outlive its test, however that ends.
+struct Kept(Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + WAIT_MAX;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
 
 fn nodes(access: &Access) -> Vec<Value> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one");
@@ -33,19 +54,20 @@ fn serve(args: &[&str]) {
     assert!(server.said[0].contains(&access.server), "{:?}", server.said);
     assert_eq!(nodes(&access).len(), 2, "ready when it said so");
 
-    let mut more = Command::new(env!("CARGO_BIN_EXE_drover"))
+    let more = Command::new(env!("CARGO_BIN_EXE_drover"))
         .args(["lab", "kubelets", "--name", "more", "--kubeconfig"])
         .arg(&kubeconfig)
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary starts");
+    let mut more = Kept(more);
     let mut said = [0; 24];
-    more.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it says that it is ready");
+    more.0.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it says that it is ready");
     let all = nodes(&access);
     let usable =
         |node: &&Value| node["spec"]["taints"].is_null() && node["metadata"]["name"] == "more-1";
     assert_eq!(all.iter().filter(usable).count(), 1, "{all:?}");
-    assert_eq!(interrupt(&mut more), Some(0));
+    assert_eq!(interrupt(&mut more.0), Some(0));
     assert_eq!(nodes(&access).len(), 2, "its node went with it");
     assert_eq!(server.stop(), Some(0));
 }
@@ -63,7 +85,7 @@ fn manage(args: &[&str]) {
     let server = Drover::start("manage-plane", args);
     let cloud = Drover::start("manage-cloud", &["lab", "cloud", "--speed", "50"]);
     let admin = server.data.join("kubeconfig");
-    let kubectl = |args: &[&str], input: &[u8]| -> String {
+    let tried = |args: &[&str], input: &[u8]| -> Option<String> {
         let mut kubectl = Command::new("kubectl")
             .args(args)
             .env("KUBECONFIG", &admin)
@@ -74,8 +96,10 @@ fn manage(args: &[&str]) {
             .expect("kubectl runs");
         kubectl.stdin.take().expect("piped").write_all(input).expect("written");
         let output = kubectl.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "kubectl {args:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let kubectl = |args: &[&str], input: &[u8]| {
+        tried(args, input).unwrap_or_else(|| panic!("kubectl {args:?}"))
     };
     let manifests = |what: &str| {
         let printed = Command::new(env!("CARGO_BIN_EXE_drover")).args(["manifests", what]).output();
@@ -83,29 +107,28 @@ fn manage(args: &[&str]) {
     };
     kubectl(&["apply", "--server-side", "-f", "-"], &manifests("crds"));
     kubectl(&["apply", "-f", "-"], &manifests("rbac"));
-    kubectl(&["wait", "--for=condition=Established", "crd", "--all"], b"");
+    kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=240s"], b"");
     let mut access = Access::read(&admin).expect("a kubeconfig");
     let token = kubectl(&["-n", "kube-system", "create", "token", "drover"], b"");
     access.who = Credential::Bearer(token.trim().to_owned());
     let kubeconfig = server.data.join("manager.kubeconfig");
     std::fs::write(&kubeconfig, access.kubeconfig()).expect("written");
-    let mut manager = Command::new(env!("CARGO_BIN_EXE_drover"))
+    let manager = Command::new(env!("CARGO_BIN_EXE_drover"))
         .args(["manager", "--os-cloud", "drover", "--kubeconfig"])
         .arg(&kubeconfig)
         .env("OS_CLIENT_CONFIG_FILE", cloud.data.join("clouds.yaml"))
         .spawn()
         .expect("the binary starts");
+    let mut manager = Kept(manager);
     let example = kubectl::example(args.contains(&"--assets"));
-    kubectl(&["apply", "-f", "-"], example.as_bytes());
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while kubectl(&["-n", "kube-system", "get", "machines", "-o", "name"], b"").lines().count() < 2
-    {
-        assert!(Instant::now() < deadline, "no machines");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    let ready = ["--timeout=120s", "--for=condition=ServerReady", "machines", "--all"];
+    // Kubernetes: a kind is served a moment before it is discovered.
+    until("the kind is known", || tried(&["apply", "-f", "-"], example.as_bytes()).is_some());
+    until("two machines", || {
+        kubectl(&["-n", "kube-system", "get", "machines", "-o", "name"], b"").lines().count() == 2
+    });
+    let ready = ["--timeout=240s", "--for=condition=ServerReady", "machines", "--all"];
     kubectl(&[&["-n", "kube-system", "wait"], &ready[..]].concat(), b"");
-    assert_eq!(interrupt(&mut manager), Some(0));
+    assert_eq!(interrupt(&mut manager.0), Some(0));
     assert_eq!(server.stop(), Some(0));
 }
 
@@ -125,15 +148,13 @@ fn a_cloud_alone() {
     let cloud = Drover::start("parts-cloud", &["lab", "cloud"]);
     assert_secret(&cloud.data.join("clouds.yaml"));
     let url = cloud.said[0].split("http://").nth(1).expect("a URL");
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let mut answer = String::new();
-    while !answer.starts_with("HTTP/1.1 200") {
-        assert!(Instant::now() < deadline, "no inspection: {answer}");
+    until("its state is shown", || {
         let mut wire = TcpStream::connect(url).expect("it listens");
         let ask = format!("GET /lab/state HTTP/1.1\r\nHost: {url}\r\nConnection: close\r\n\r\n");
         wire.write_all(ask.as_bytes()).expect("written");
-        answer.clear();
+        let mut answer = String::new();
         wire.read_to_string(&mut answer).expect("an answer");
-    }
+        answer.starts_with("HTTP/1.1 200")
+    });
     assert_eq!(cloud.stop(), Some(0));
 }

@@ -74,6 +74,20 @@ impl Dev {
         self.ok(&[NAMESPACE, args].concat())
     }
 
+    /// Waits until a command succeeds and says this.
+    fn eventually(&self, args: &[&str], word: &str) {
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            let output = self.kubectl(&[NAMESPACE, args].concat());
+            let texts = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+            if output.status.success() && texts.iter().any(|text| text.contains(word)) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "never {word:?}: kubectl {args:?}: {texts:?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     fn items(&self, what: &str) -> Vec<Value> {
         let list: Value =
             serde_json::from_str(&self.ok_here(&["get", what, "-o", "json"])).expect("JSON");
@@ -173,6 +187,8 @@ fn drive(world: World) {
     let dev = Dev::start("kubectl", world);
     let example = &dev.example(world);
 
+    // Kubernetes: a kind is served a moment before it is discovered.
+    dev.eventually(&["get", "md"], "No resources found");
     let applied = dev.ok(&["apply", "-f", example]);
     assert_eq!(applied.trim(), "machinedeployment.cluster.k8s.io/nodes created");
     dev.whole(2, &[]);
@@ -202,8 +218,8 @@ fn drive(world: World) {
 
     let explained = dev.ok(&["explain", "md.spec.strategy.rollingUpdate"]);
     assert!(explained.contains("maxSurge"), "{explained}");
-    let described = dev.ok_here(&["describe", "machine", &dev.names("machines")[0]]);
-    assert!(described.contains("Events:") && described.contains("NodeReady"), "{described}");
+    // Events follow what they tell of.
+    dev.eventually(&["describe", "machine", &dev.names("machines")[0]], "NodeReady");
 
     dev.ok_here(&["delete", "md", "nodes", "--cascade=foreground"]);
     assert!(dev.names("machines").is_empty() && dev.names("nodes").is_empty());

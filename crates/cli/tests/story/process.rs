@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a part may take to end in order.
-const END_MAX: Duration = Duration::from_secs(60);
+/// How long a part may take to end in order, on a busy machine and with servers that it takes along.
+const END_MAX: Duration = Duration::from_secs(300);
 
 /// A running `drover`, asked to end when dropped.
 pub struct Drover {
