@@ -8,6 +8,8 @@ s/resourceVersion: "[0-9]+"/resourceVersion: VERSION/
 s/"resourceVersion": ?"[0-9]+"/"resourceVersion":"VERSION"/g
 s/127\.0\.0\.1:[0-9]+/SERVER/g
 s/10\.[0-9]+\.[0-9]+\.[0-9]+/ADDRESS/g
+# What clients log, with time and process, when they had to wait or ask again.
+/^[IWE][0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.go:[0-9]+\] /d
 # What kubectl sees of a rollout on its way, and how often, is chance.
 /^Waiting for (deployment|daemon set) .*(rollout to finish: |spec update to be observed)/d
 s/v1\.[0-9]+\.[0-9]+$/KUBELET/

@@ -93,6 +93,10 @@ impl Program {
             .env("KUBECONFIG", room.join("kubeconfig"))
             .env("KUBECACHEDIR", room.join("cache"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            // Nothing of who runs the tests: kubectl has preferences in a file, translations, and times of a zone.
+            .env("HOME", room)
+            .env("LC_ALL", "C")
+            .env("TZ", "UTC")
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
@@ -185,26 +189,44 @@ fn end_of(transcript: &Transcript) -> String {
     lines[lines.len().saturating_sub(12)..].join("\n")
 }
 
+/// What is wrong with a program's two runs; empty when nothing is.
+fn judge(program: &Program, lab: &Transcript, kube: Option<&Transcript>) -> String {
+    let (name, mut wrong) = (program.command, String::new());
+    for (world, transcript) in [("lab", Some(lab)), ("kube", kube)] {
+        let Some(transcript) = transcript else { continue };
+        println!("{name} on {world}: {:.1} s", transcript.took.as_secs_f64());
+        if !transcript.is_good {
+            let _ = writeln!(wrong, "{name} failed on {world}:\n{}\n", end_of(transcript));
+        }
+    }
+    if let Some(apart) = kube.and_then(|kube| difference(&lab.text, &kube.text)) {
+        let _ = writeln!(wrong, "{name} differs:\n{apart}");
+    }
+    wrong
+}
+
 #[tokio::test]
 async fn foreign_clients_see_the_same_in_both_worlds() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let programs = programs().await;
-    let (lab, kube) = tokio::join!(on_lab(&programs), on_kube(&programs));
+    let mut programs = programs().await;
     let mut wrong = String::new();
-    for (at, program) in programs.iter().enumerate() {
-        let name = program.command;
-        let worlds = [("lab", Some(&lab[at])), ("kube", kube.as_ref().map(|all| &all[at]))];
-        for (world, transcript) in worlds {
-            let Some(transcript) = transcript else { continue };
-            println!("{name} on {world}: {:.1} s", transcript.took.as_secs_f64());
-            if !transcript.is_good {
-                let _ = writeln!(wrong, "{name} failed on {world}:\n{}\n", end_of(transcript));
+    // A real server leaves some things to chance and load: what differs twice, in new worlds, is a difference.
+    for _ in 0..2 {
+        wrong.clear();
+        let (lab, kube) = tokio::join!(on_lab(&programs), on_kube(&programs));
+        let mut doubtful = Vec::new();
+        for (at, program) in programs.into_iter().enumerate() {
+            let found = judge(&program, &lab[at], kube.as_ref().map(|all| &all[at]));
+            if !found.is_empty() {
+                wrong.push_str(&found);
+                doubtful.push(program);
             }
         }
-        let apart = kube.as_ref().and_then(|kube| difference(&lab[at].text, &kube[at].text));
-        if let Some(apart) = apart {
-            let _ = writeln!(wrong, "{name} differs:\n{apart}");
+        if doubtful.is_empty() {
+            return;
         }
+        tell(format_args!("at first, or for good:\n{wrong}"));
+        programs = doubtful;
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    panic!("{wrong}");
 }

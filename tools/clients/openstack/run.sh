@@ -9,6 +9,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/drover
 venv=$cache/openstack-clients
 
+# What comes over a network may fail for a moment.
+again() { "$@" >&2 || { sleep 5 && "$@" >&2; } || { sleep 30 && "$@" >&2; }; }
+
 case $1 in
   sdk | cli)
     python3 -c 'import ensurepip' 2>/dev/null || exit 3
@@ -18,7 +21,7 @@ case $1 in
     flock 9
     if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
       python3 -m venv --clear "$venv" >&2
-      "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt" >&2
+      again "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt"
       cp "$here/requirements.txt" "$venv/requirements.txt"
     fi
     exec 9>&-
@@ -27,6 +30,7 @@ case $1 in
   gophercloud)
     command -v go >/dev/null || exit 3
     cd "$here/../gophercloud"
+    again go mod download
     exec go run . "$2"
     ;;
   *)
