@@ -47,7 +47,7 @@ start_lab() {
   fi
   "$DROVER" lab cloud --data "$work/cloud" --speed 10 >"$work/cloud.log" 2>&1 &
   lab=$!
-  for _ in $(seq 100); do
+  for _ in $(seq 600); do
     [ -s "$work/cloud/clouds.yaml" ] && return
     kill -0 "$lab" 2>/dev/null || break
     sleep 0.1
