@@ -245,7 +245,8 @@ fn the_demo_tells_the_story_by_itself() {
         ] {
             assert!(told.contains(chapter), "{chapter} is not in\n{told}");
         }
-        let says_skew = told.contains("# the example's kubelet 1.30.3 is more than three");
+        let says_skew =
+            told.contains("# the example's kubelet 1.30.3 is too old for the API server");
         assert_eq!(says_skew, world == World::Kube, "{told}");
         for secret in ["kubeconfig", "manager.kubeconfig", "manager.token", "clouds.yaml"] {
             process::assert_secret(&data.join(secret));

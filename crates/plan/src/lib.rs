@@ -9,6 +9,7 @@ pub mod machine_deployment;
 pub mod machine_set;
 pub mod node;
 pub mod reason;
+pub mod skew;
 mod time;
 
 pub use reason::Wake;

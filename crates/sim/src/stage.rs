@@ -17,6 +17,7 @@ use drover_openstack::transport::{self, Transport};
 use drover_openstack::{OpenStack, Setup};
 use drover_plan::bootstrap::{Downloads, KubeletSettings, Outside};
 use drover_plan::machine::Cluster;
+use drover_plan::skew::misfit;
 use drover_provider::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Secret};
@@ -256,18 +257,16 @@ impl Stage {
         Api::all(self.admin.clone())
     }
 
-    /// The example; with a kubelet of the API server's version where its own is too old for it.
+    /// The example; with a kubelet of the API server's version where its own does not go with it.
     ///
     /// # Errors
     /// What the API server answers.
     pub async fn example(&self) -> anyhow::Result<MachineDeployment> {
         let mut example: MachineDeployment = serde_saphyr::from_str(EXAMPLE)?;
         let server = self.admin.apiserver_version().await?.git_version;
-        let server = server.trim_start_matches('v').split(['+', '-']).next().unwrap_or_default();
-        let minor = |version: &str| version.split('.').nth(1).and_then(|it| it.parse::<u32>().ok());
         let kubelet = &mut example.spec.template.spec.versions.kubelet;
-        if minor(kubelet) < minor(server).map(|minor| minor.saturating_sub(3)) {
-            server.clone_into(kubelet);
+        if let Some(misfit) = misfit(kubelet, &server) {
+            *kubelet = misfit.instead;
         }
         Ok(example)
     }

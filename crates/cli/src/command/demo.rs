@@ -5,6 +5,7 @@
 use super::narrate::say;
 use anyhow::{Context, bail};
 use drover_api::{Machine, MachineDeployment};
+use drover_plan::skew::{Misfit, misfit};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -74,24 +75,13 @@ struct Story {
 }
 
 /// Has the example take a kubelet that the API server's version allows, and says so.
-///
-/// Kubernetes: a kubelet may be up to three minor versions older than the API server, and never newer.
 fn fit(manifest: &mut Value, server: &str) -> Option<String> {
-    let server = server.trim_start_matches('v').split(['+', '-']).next().unwrap_or_default();
-    let minor = |version: &str| version.split('.').nth(1)?.parse::<u32>().ok();
     let kubelet = manifest.pointer_mut("/spec/template/spec/versions/kubelet")?;
-    let (wanted, there) = (minor(kubelet.as_str()?)?, minor(server)?);
-    if (there.saturating_sub(3)..=there).contains(&wanted) {
-        return None;
-    }
-    let than =
-        if wanted > there { "newer than" } else { "more than three minor versions older than" };
-    let why = format!(
-        "the example's kubelet {} is {than} this API server; the story takes {server}",
-        kubelet.as_str()?
-    );
-    *kubelet = server.into();
-    Some(why)
+    let Misfit { why, instead, .. } = misfit(kubelet.as_str()?, server)?;
+    let said =
+        format!("the example's kubelet {} is {why}; the story takes {instead}", kubelet.as_str()?);
+    *kubelet = instead.into();
+    Some(said)
 }
 
 impl Story {
@@ -212,7 +202,7 @@ mod tests {
         for (server, taken, word) in [
             ("v1.33.0+drover-lab", "1.30.3", ""),
             ("v1.30.0", "1.30.3", ""),
-            ("v1.36.3", "1.36.3", "older"),
+            ("v1.36.3", "1.36.3", "too old"),
             ("v1.29.1-rc.1", "1.29.1", "newer"),
         ] {
             let mut manifest = example();

@@ -1,19 +1,20 @@
 //! The real kubectl, if there is one.
 
 use drover_lab::kube::version;
+use drover_plan::skew::misfit;
 use std::process::{Command, Stdio};
 
-/// The example; for a real control plane with a kubelet of its version, for the example's would be too old
-/// (Kubernetes: version skew policy).
+/// The kubelet of the example.
+const KUBELET: &str = "1.30.3";
+
+/// The example; for a real control plane with a kubelet that goes with it.
 pub fn example(is_real: bool) -> String {
     let example = include_str!("../../../../examples/metakube/machinedeployment.yaml");
-    if !is_real {
-        return example.to_owned();
+    assert!(example.contains(KUBELET), "the example has another kubelet now");
+    match misfit(KUBELET, version()).filter(|_| is_real) {
+        Some(misfit) => example.replace(KUBELET, &misfit.instead),
+        None => example.to_owned(),
     }
-    let fitting = format!("kubelet: {}", version().trim_start_matches('v'));
-    let text = example.replace("kubelet: 1.30.3", &fitting);
-    assert_ne!(text, example, "the example has another kubelet now");
-    text
 }
 
 /// Whether kubectl is installed; one loud line when it is not.

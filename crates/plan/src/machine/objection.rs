@@ -3,6 +3,7 @@
 use super::Observed;
 use super::draft::Draft;
 use crate::reason::Reason;
+use crate::skew::{self, Misfit};
 use drover_api::{ConditionStatus, ConditionType, Phase};
 use semver::Version;
 use std::collections::BTreeMap;
@@ -61,23 +62,13 @@ fn objection(seen: &Observed) -> Option<(Reason, String)> {
     })
 }
 
-/// Kubernetes, version skew policy: a kubelet is never newer than its API server and at most three minor
-/// versions older, two before 1.28.
 fn skew(seen: &Observed) -> Option<String> {
     let kubelet = seen.description.ok()?.kubelet.as_ref()?;
     let server = seen.api_server?;
-    let oldest = server.minor.saturating_sub(if server.minor < 28 { 2 } else { 3 });
-    let minor = |version: &Version| (version.major, version.minor);
-    let wrong = if minor(kubelet) > minor(server) {
-        "newer than the API server"
-    } else if minor(kubelet) < (server.major, oldest) {
-        "too old for the API server"
-    } else {
-        return None;
-    };
+    let Misfit { why, oldest, .. } = skew::of(kubelet, server)?;
     let Version { major, minor, .. } = server;
     Some(format!(
-        "spec.versions.kubelet: {kubelet} is {wrong}, which is {major}.{minor}; Kubernetes allows a kubelet \
+        "spec.versions.kubelet: {kubelet} is {why}, which is {major}.{minor}; Kubernetes allows a kubelet \
          from {major}.{oldest} to {major}.{minor}"
     ))
 }
