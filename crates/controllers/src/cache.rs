@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, pin_mut};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,14 +92,15 @@ struct Inner<K> {
 }
 
 struct Objects<K> {
-    all: BTreeMap<Key, Arc<K>>,
+    all: BTreeMap<Arc<Key>, Arc<K>>,
     deleted: BTreeMap<Key, u64>,
     indexes: Vec<Index<K>>,
 }
 
 struct Index<K> {
     words: IndexFn<K>,
-    keys: BTreeMap<String, BTreeSet<Key>>,
+    /// In the order of the keys. Most words have one: a set for each would take a kilobyte.
+    keys: BTreeMap<Box<str>, Vec<Arc<Key>>>,
 }
 
 /// The bounds every cached kind satisfies.
@@ -152,7 +153,7 @@ impl<K: Kind> Cache<K> {
     /// The objects of a namespace whose names begin so, in the order of their names.
     pub fn named(&self, namespace: &str, prefix: &str) -> Vec<Arc<K>> {
         let objects = lock(&self.inner.objects);
-        let from = objects.all.range(Key::new(namespace, prefix)..);
+        let from = objects.all.range(Arc::new(Key::new(namespace, prefix))..);
         from.take_while(|(key, _)| key.namespace == namespace && key.name.starts_with(prefix))
             .map(|(_, object)| object.clone())
             .collect()
@@ -225,7 +226,9 @@ impl<K: Kind> Cache<K> {
 
     fn versions(&self) -> BTreeMap<Key, u64> {
         let objects = lock(&self.inner.objects);
-        objects.all.iter().map(|(key, object)| (key.clone(), version(object.as_ref()))).collect()
+        let version_of =
+            |(key, object): (&Arc<Key>, &Arc<K>)| (key.as_ref().clone(), version(object.as_ref()));
+        objects.all.iter().map(version_of).collect()
     }
 
     fn put(&self, mut object: K) {
@@ -265,14 +268,14 @@ impl<K: Resource> Objects<K> {
     }
 
     fn insert(&mut self, key: Key, object: Arc<K>) -> Option<Arc<K>> {
+        let known = self.all.get_key_value(&key).map(|(known, _)| known.clone());
+        let key = known.unwrap_or_else(|| Arc::new(key));
         let old = self.all.insert(key.clone(), object.clone());
         for index in &mut self.indexes {
             if let Some(old) = &old {
                 index.remove(&key, old);
             }
-            for word in (index.words)(&object) {
-                index.keys.entry(word).or_default().insert(key.clone());
-            }
+            index.insert(&key, &object);
         }
         old
     }
@@ -294,13 +297,23 @@ impl<K: Resource> Objects<K> {
 }
 
 impl<K> Index<K> {
+    fn insert(&mut self, key: &Arc<Key>, object: &K) {
+        for word in (self.words)(object) {
+            let keys = self.keys.entry(word.into()).or_insert_with(|| Vec::with_capacity(1));
+            if let Err(at) = keys.binary_search(key) {
+                keys.insert(at, key.clone());
+            }
+        }
+    }
+
     fn remove(&mut self, key: &Key, object: &K) {
         for word in (self.words)(object) {
-            if let Some(keys) = self.keys.get_mut(&word) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.keys.remove(&word);
-                }
+            let Some(keys) = self.keys.get_mut(word.as_str()) else { continue };
+            if let Ok(at) = keys.binary_search_by(|it| it.as_ref().cmp(key)) {
+                keys.remove(at);
+            }
+            if keys.is_empty() {
+                self.keys.remove(word.as_str());
             }
         }
     }

@@ -3,10 +3,12 @@
 use crate::cache::{Cache, Key};
 use drover_api::{Cluster, Machine, MachineClass, MachineDeployment, MachineSet, labels};
 use drover_plan::certificate::{self, Asker};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestSpec,
+};
 use k8s_openapi::api::core::v1::{
     EphemeralVolumeSource, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec,
+    PodStatus, Volume,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -280,14 +282,16 @@ fn slim_node(node: &mut Node) {
         status.volumes_attached = None;
         status.volumes_in_use = None;
         status.config = None;
+        status.allocatable = None;
+        status.runtime_handlers = None;
     }
 }
 
-/// A request that was decided on is not read again; Kubernetes keeps it for an hour, with its certificate.
+/// Of a request that was decided on only that is read again; Kubernetes keeps it for an hour, with its
+/// certificate.
 fn slim_request(request: &mut CertificateSigningRequest) {
     if certificate::is_decided(request) {
-        request.spec.request = ByteString::default();
-        request.spec.extra = None;
+        request.spec = CertificateSigningRequestSpec::default();
         if let Some(status) = &mut request.status {
             status.certificate = None;
         }
@@ -306,6 +310,21 @@ fn slim_claim(claim: &mut PersistentVolumeClaim) {
     }
 }
 
+/// A Volume is over 3 KiB, whatever it holds, so the room of the others is given back.
+fn claims_among(volumes: Vec<Volume>) -> Option<Vec<Volume>> {
+    let claims: Vec<Volume> = volumes
+        .iter()
+        .filter(|it| it.persistent_volume_claim.is_some() || it.ephemeral.is_some())
+        .map(|volume| Volume {
+            name: volume.name.clone(),
+            persistent_volume_claim: volume.persistent_volume_claim.clone(),
+            ephemeral: volume.ephemeral.as_ref().map(|_| EphemeralVolumeSource::default()),
+            ..Volume::default()
+        })
+        .collect();
+    (!claims.is_empty()).then_some(claims)
+}
+
 /// Of a pod the controllers read who owns it, where it runs, how it is and what claims it holds.
 fn slim_pod(pod: &mut Pod) {
     if let Some(spec) = &mut pod.spec {
@@ -314,23 +333,69 @@ fn slim_pod(pod: &mut Pod) {
             priority: spec.priority,
             priority_class_name: spec.priority_class_name.take(),
             termination_grace_period_seconds: spec.termination_grace_period_seconds,
-            tolerations: spec.tolerations.take(),
-            volumes: spec.volumes.take().map(|mut volumes| {
-                volumes.retain(|volume| {
-                    volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
-                });
-                for volume in &mut volumes {
-                    let made = volume.ephemeral.is_some();
-                    volume.ephemeral = made.then(EphemeralVolumeSource::default);
-                }
-                volumes
-            }),
+            volumes: spec.volumes.take().and_then(claims_among),
             ..PodSpec::default()
         };
     }
     if let Some(status) = &mut pod.status {
-        status.container_statuses = None;
-        status.init_container_statuses = None;
-        status.ephemeral_container_statuses = None;
+        let mut conditions = status.conditions.take().unwrap_or_default();
+        conditions.retain(|condition| condition.type_ == "Ready");
+        conditions.shrink_to_fit();
+        *status = PodStatus {
+            phase: status.phase.take(),
+            conditions: Some(conditions),
+            ..PodStatus::default()
+        };
+    }
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.retain(|key, _| key == labels::MIRROR_POD);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn of_a_pod_only_that_is_kept_which_is_read() {
+        let mut pod: Pod = from_value(json!({
+            "metadata": {"name": "db-0", "annotations": {
+                "kubernetes.io/config.mirror": "x", "example.com/note": "long",
+            }},
+            "spec": {
+                "nodeName": "a",
+                "containers": [{"name": "db", "image": "db:1"}],
+                "tolerations": [{"operator": "Exists"}],
+                "volumes": [
+                    {"name": "token", "projected": {}},
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
+                    {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+                ],
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": [
+                    {"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"},
+                ],
+                "containerStatuses": [],
+            },
+        }))
+        .unwrap();
+        slim_pod(&mut pod);
+        let kept = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "db-0", "annotations": {"kubernetes.io/config.mirror": "x"}},
+            "spec": {
+                "containers": [],
+                "nodeName": "a",
+                "volumes": [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
+                    {"name": "scratch", "ephemeral": {}},
+                ],
+            },
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        assert_eq!(to_value(&pod).unwrap(), kept);
     }
 }

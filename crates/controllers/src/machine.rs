@@ -105,7 +105,7 @@ async fn look(written: &Arc<Machine>, ctx: &Context) -> Result<Looked, Error> {
             now: ctx.clock.now(),
         })
     };
-    let report = plan::report(written, &plan, mind.unwritten_since(), ctx.clock.now());
+    let report = plan::report(written, &plan, mind.told(), ctx.clock.now());
     act(written, &described, plan, report, ctx).await
 }
 
@@ -167,12 +167,20 @@ async fn act(
     let current = patched.as_ref().unwrap_or(machine);
     let now = ctx.clock.now();
     let (written, again) = match report {
-        Report::Never => (None, Wake::OnChange),
-        Report::Now => (Some(record(current, status.clone(), &machines).await?), Wake::OnChange),
-        Report::At(time) => (None, Wake::at(Some(time), now)),
+        Report::Never => {
+            ctx.minds.wrote(machine, None);
+            (None, Wake::OnChange)
+        }
+        Report::Now => {
+            let written = record(current, status, &machines).await?;
+            ctx.minds.wrote(machine, Some(now));
+            (Some(written), Wake::OnChange)
+        }
+        Report::At(time) => {
+            ctx.minds.withhold(machine, status, now);
+            (None, Wake::at(Some(time), now))
+        }
     };
-    let withheld = matches!(report, Report::At(_)).then_some(status);
-    ctx.minds.withhold(machine, withheld, now);
     let current = written.as_ref().unwrap_or(current);
     for event in events {
         tell(machine, event, ctx);

@@ -18,7 +18,7 @@ mod request;
 mod tests;
 
 pub use boot::{Cluster, user_data};
-pub use report::{Report, report};
+pub use report::{Report, Told, report};
 
 use crate::Wake;
 use crate::drain::{Departure, PodKey, Refusal as EvictionRefusal};

@@ -3,7 +3,7 @@
 use crate::token::Token;
 use drover_api::{Machine, MachineStatus};
 use drover_plan::drain::{PodKey, Refusal};
-use drover_plan::machine::{Answer, Certificate, Heard, Question};
+use drover_plan::machine::{Answer, Certificate, Heard, Question, Told};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ pub struct Mind {
     pub refused: BTreeMap<PodKey, Refusal>,
     pub token: Known,
     unwritten: Option<Unwritten>,
+    written_at: Option<Timestamp>,
 }
 
 /// What this process knows of a machine's bootstrap token.
@@ -52,9 +53,10 @@ impl Mind {
         }
     }
 
-    /// Since when something of its status is unwritten.
-    pub fn unwritten_since(&self) -> Option<Timestamp> {
-        self.unwritten.as_ref().map(|unwritten| unwritten.since)
+    /// What was told of its status.
+    pub fn told(&self) -> Told {
+        let unwritten_since = self.unwritten.as_ref().map(|unwritten| unwritten.since);
+        Told { written_at: self.written_at, unwritten_since }
     }
 }
 
@@ -99,12 +101,20 @@ impl Minds {
         self.lock().entry(uid(machine)).or_default().certificate = Some(what);
     }
 
-    /// A status that is not written yet, since `now` if not longer; `None` when all is written.
-    pub fn withhold(&self, machine: &Machine, status: Option<MachineStatus>, now: Timestamp) {
+    /// A status that is not written yet, since `now` if not longer.
+    pub fn withhold(&self, machine: &Machine, status: MachineStatus, now: Timestamp) {
         let mut minds = self.lock();
         let mind = minds.entry(uid(machine)).or_default();
-        let since = mind.unwritten_since().unwrap_or(now);
-        mind.unwritten = status.map(|status| Unwritten { status, since });
+        let since = mind.told().unwritten_since.unwrap_or(now);
+        mind.unwritten = Some(Unwritten { status, since });
+    }
+
+    /// Nothing of its status is unwritten; it was written now, or there was nothing to write.
+    pub fn wrote(&self, machine: &Machine, now: Option<Timestamp>) {
+        let mut minds = self.lock();
+        let mind = minds.entry(uid(machine)).or_default();
+        mind.unwritten = None;
+        mind.written_at = now.or(mind.written_at);
     }
 
     /// The machine is gone.

@@ -8,6 +8,18 @@ use std::time::Duration;
 /// How long progress must last to be worth a write of its own: longer than one look at a cloud that
 /// builds or deletes, so that a machine that goes through its life at once is told of in one write.
 const SETTLE: Duration = Duration::from_secs(3);
+/// How long a machine on its way to become a node, whose status was just written, keeps further progress
+/// to itself: as long as a kubelet lets pass between two of its own (Kubernetes: `nodeStatusUpdateFrequency`).
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What was told of a machine, as far as this process knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    /// When its status was last written.
+    pub written_at: Option<Timestamp>,
+    /// Since when something of it is unwritten.
+    pub unwritten_since: Option<Timestamp>,
+}
 
 /// When a plan's status is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +31,10 @@ pub enum Report {
     At(Timestamp),
 }
 
-/// When the status of a plan for this machine is written, of which something has been unwritten since
-/// `since`. A status that is lost unwritten is found again from the world.
+/// When the status of a plan for this machine is written. A status that is lost unwritten is found
+/// again from the world.
 #[must_use]
-pub fn report(machine: &Machine, plan: &Plan, since: Option<Timestamp>, now: Timestamp) -> Report {
+pub fn report(machine: &Machine, plan: &Plan, told: Told, now: Timestamp) -> Report {
     let nothing = MachineStatus::default();
     let written = machine.status.as_ref().unwrap_or(&nothing);
     let ends = plan.steps.iter().any(|step| matches!(step, Step::Release { .. }));
@@ -30,7 +42,9 @@ pub fn report(machine: &Machine, plan: &Plan, since: Option<Timestamp>, now: Tim
         return Report::Never;
     }
     let leaves = machine.metadata.deletion_timestamp.is_some();
-    let until = crate::time::later(since.unwrap_or(now), SETTLE);
+    let settled = crate::time::later(told.unwritten_since.unwrap_or(now), SETTLE);
+    let rested = told.written_at.filter(|_| !leaves).map(|at| crate::time::later(at, PAUSE));
+    let until = rested.map_or(settled, |rested| rested.max(settled));
     if plan.promises || until <= now || (!leaves && verdict(written) != verdict(&plan.status)) {
         return Report::Now;
     }

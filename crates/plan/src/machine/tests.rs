@@ -323,10 +323,15 @@ fn a_status_waits_for_what_comes_next_unless_somebody_acts_on_it() {
     let written = world.machine.clone();
     world.nodes = vec![not_ready()];
     let progress = world.pass();
-    let said = |plan: &Plan, since, now| report(&written, plan, since, at(now));
+    let said = |plan: &Plan, unwritten_since, now| {
+        report(&written, plan, Told { written_at: None, unwritten_since }, at(now))
+    };
     assert_eq!(said(&progress, None, 10), Report::At(at(13)));
     assert_eq!(said(&progress, Some(at(10)), 12), Report::At(at(13)), "the first change counts");
     assert_eq!(said(&progress, Some(at(10)), 13), Report::Now);
+    let told = Told { written_at: Some(at(9)), unwritten_since: Some(at(10)) };
+    assert_eq!(report(&written, &progress, told, at(18)), Report::At(at(19)), "it was told lately");
+    assert_eq!(report(&written, &progress, told, at(19)), Report::Now);
     world.nodes = vec![node(json!({}))];
     world.passes(2);
     assert_eq!(
@@ -341,7 +346,11 @@ fn a_status_waits_for_what_comes_next_unless_somebody_acts_on_it() {
     let memory = BTreeMap::from([("promisedAt".to_owned(), "x".to_owned())]);
     world.answer(Question::Create, Answer::Record { memory });
     let before = world.machine.clone();
-    assert_eq!(report(&before, &world.pass(), None, at(0)), Report::Now, "a promise comes first");
+    assert_eq!(
+        report(&before, &world.pass(), Told::default(), at(0)),
+        Report::Now,
+        "a promise comes first"
+    );
 }
 
 #[test]
