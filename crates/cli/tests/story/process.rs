@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a part may take to end in order, on a busy machine and with servers that it takes along.
@@ -40,7 +40,10 @@ impl Drop for Drover {
             let pid = self.process.id().to_string();
             let _ = Command::new("kill").args(["-TERM", &pid]).status();
         }
-        let _ = self.process.wait();
+        if ended(&mut self.process).is_none() {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
         let _ = std::fs::remove_dir_all(&self.data);
     }
 }
@@ -80,14 +83,19 @@ pub fn interrupt(process: &mut Child) -> Option<i32> {
     let pid = process.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
     assert!(sent.success());
+    ended(process).expect("it ends in time").code()
+}
+
+/// How it ended, if it did in time.
+fn ended(process: &mut Child) -> Option<ExitStatus> {
     let deadline = Instant::now() + END_MAX;
-    loop {
+    while Instant::now() < deadline {
         if let Some(status) = process.try_wait().expect("a child") {
-            return status.code();
+            return Some(status);
         }
-        assert!(Instant::now() < deadline, "it does not end");
         std::thread::sleep(Duration::from_millis(50));
     }
+    None
 }
 
 /// A file that is there and that nobody but its owner may read.
