@@ -9,13 +9,14 @@ use std::process::{Child, Command, Stdio};
 /// Lines of a log that tell why its program ended.
 const TAIL_LINES: usize = 5;
 
-/// A running program. It is killed when this is dropped.
+/// A running program. It is killed when this is dropped, and when we are killed.
 pub struct Process {
     name: &'static str,
     arguments: Vec<String>,
     program: PathBuf,
     log: PathBuf,
     child: Child,
+    guard: Option<Guard>,
 }
 
 impl Process {
@@ -28,14 +29,15 @@ impl Process {
     ) -> Result<Self, Error> {
         let program = folder.join(name);
         let log = logs.join(format!("{name}.log"));
-        let child = spawn(&program, &log, &arguments)?;
-        Ok(Self { name, arguments, program, log, child })
+        let (child, guard) = spawn(&program, &log, &arguments)?;
+        Ok(Self { name, arguments, program, log, child, guard: Some(guard) })
     }
 
     /// Kills it and starts it anew with the same arguments.
     pub fn restart(&mut self) -> Result<(), Error> {
         self.kill();
-        self.child = spawn(&self.program, &self.log, &self.arguments)?;
+        let (child, guard) = spawn(&self.program, &self.log, &self.arguments)?;
+        (self.child, self.guard) = (child, Some(guard));
         Ok(())
     }
 
@@ -65,6 +67,7 @@ impl Process {
 
     /// Ends it at once and waits until it is gone.
     fn kill(&mut self) {
+        self.guard = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -76,15 +79,69 @@ impl Drop for Process {
     }
 }
 
-fn spawn(program: &Path, log: &Path, arguments: &[String]) -> Result<Child, Error> {
+/// Ends a program when we end without a chance to: it reads from a pipe that nobody writes to and that closes with us.
+struct Guard(Child);
+
+impl Guard {
+    fn of(child: &Child) -> std::io::Result<Self> {
+        let guard = Command::new("/bin/sh")
+            .args(["-c", r#"read -r _; kill -9 "$1""#, "guard", &child.id().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self(guard))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // First of all: waiting closes the pipe.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn spawn(program: &Path, log: &Path, arguments: &[String]) -> Result<(Child, Guard), Error> {
     let open = || OpenOptions::new().create(true).append(true).open(log);
     let file =
         |opened: std::io::Result<File>| opened.map_err(|error| Error::File(log.to_owned(), error));
-    Command::new(program)
+    let started = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(file(open())?)
         .stderr(file(open())?)
-        .spawn()
-        .map_err(|error| Error::File(program.to_owned(), error))
+        .spawn();
+    let mut child = started.map_err(|error| Error::File(program.to_owned(), error))?;
+    match Guard::of(&child) {
+        Ok(guard) => Ok((child, guard)),
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(Error::File(PathBuf::from("/bin/sh"), error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_program_does_not_outlive_whoever_started_it() {
+        let logs = std::env::temp_dir();
+        let arguments = vec!["600".to_owned()];
+        let mut sleep = Process::start("sleep", Path::new("/bin"), &logs, arguments);
+        let sleep = sleep.as_mut().expect("it starts");
+        sleep.check().expect("it runs");
+        // What the system does to our end of the pipe when we are killed.
+        sleep.guard.as_mut().and_then(|guard| guard.0.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while sleep.check().is_ok() {
+            assert!(Instant::now() < deadline, "it still runs");
+            std::thread::yield_now();
+        }
+        let _ = std::fs::remove_file(logs.join("sleep.log"));
+    }
 }
