@@ -215,9 +215,9 @@ impl Creation<'_> {
         is_gone || is_full
     }
 
-    /// Nova: the refusal of a zone or a key pair does not say which.
+    /// Nova, Cinder: the refusal of a zone, a key pair or a type of volumes does not say of which field.
     fn with_field(&self, mut fault: Fault) -> Fault {
-        let Parameters { availability_zone, key_name, .. } = &self.parameters;
+        let Parameters { availability_zone, key_name, root_volume, .. } = &self.parameters;
         let Fault::Answered(refusal) = &mut fault else { return fault };
         if let Some(zone) = availability_zone
             && refusal.message.contains("availability zone")
@@ -228,6 +228,13 @@ impl Creation<'_> {
             && refusal.message.contains("key_name")
         {
             let given = format!(": keyName {key:?}; give a key pair of the user who logs in");
+            refusal.message.push_str(&given);
+        } else if let Some(kind) = root_volume.as_ref().and_then(|root| root.volume_type.as_ref())
+            && refusal.message.to_lowercase().contains("volume type")
+        {
+            let given = format!(
+                ": volumeType {kind:?} of the root disk; give one of `openstack volume type list`"
+            );
             refusal.message.push_str(&given);
         }
         fault
@@ -258,7 +265,8 @@ impl Creation<'_> {
             let call = Call::new(Service::Volume, Method::POST, "/volumes")
                 .body(json!({"volume": body}))
                 .not_after(not_after);
-            let volume: crate::wire::Volume = self.cloud.session.create(call, "volume").await?;
+            let made = self.cloud.session.create(call, "volume").await;
+            let volume: crate::wire::Volume = made.map_err(|fault| self.with_field(fault))?;
             found.insert(slot, volume.id);
         }
         self.deeds.set_volumes(&self.machine, found.clone());

@@ -178,11 +178,15 @@ fn endpoints(catalog: &[Entry], account: &Account) -> Result<BTreeMap<Service, S
         found.extend(urls.first().map(|url| (service, with_version(url, service))));
     }
     if found.is_empty() {
+        let all = catalog.iter().flat_map(|entry| &entry.endpoints);
+        let all: BTreeSet<String> =
+            all.map(|it| format!("{} {}", it.region(), it.interface)).collect();
         return Err(Error::Invalid(format!(
-            "the catalogue of {} has no {} endpoint{}; check region and interface",
+            "the catalogue of {} has no {} endpoint{}; region and interface may be: {}",
             account.auth_url,
             account.interface,
-            account.region.as_ref().map(|it| format!(" in region {it:?}")).unwrap_or_default()
+            account.region.as_ref().map(|it| format!(" in region {it:?}")).unwrap_or_default(),
+            all.into_iter().collect::<Vec<_>>().join(", ")
         )));
     }
     Ok(found)

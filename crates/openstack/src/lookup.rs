@@ -48,6 +48,19 @@ impl Kind {
         }
     }
 
+    /// How OpenStack's client lists what there is.
+    fn listing(self) -> &'static str {
+        match self {
+            Self::Flavor => "openstack flavor list",
+            Self::Image => "openstack image list",
+            Self::Network | Self::AnyNetwork => "openstack network list",
+            Self::ExternalNetwork => "openstack network list --external",
+            Self::Subnet => "openstack subnet list",
+            Self::SecurityGroup => "openstack security group list",
+            Self::ServerGroup => "openstack server group list",
+        }
+    }
+
     /// Service, path and the list's name.
     fn place(self) -> (Service, &'static str, &'static str) {
         match self {
@@ -237,7 +250,14 @@ impl Lookups {
         let mut subnets = Vec::new();
         for name in names {
             let found = self.candidates(session, Kind::Subnet, name).await?;
-            let on_it = found.into_iter().filter(|it| it.network_id == id).collect();
+            let (on_it, elsewhere): (Vec<Thing>, Vec<Thing>) =
+                found.into_iter().partition(|it| it.network_id == id);
+            if let (true, Some(other)) = (on_it.is_empty(), elsewhere.first()) {
+                return Err(Fault::Setup(Error::Invalid(format!(
+                    "networks.subnet: subnet {name:?} is one of network {}, and not of {id}; give a subnet of that one",
+                    other.network_id
+                ))));
+            }
             subnets.push(only(Kind::Subnet, "networks.subnet", name, on_it)?.id);
         }
         Ok(ResolvedNetwork { id, subnets, fixed_ip, pods })
@@ -330,8 +350,9 @@ fn only(kind: Kind, field: &str, wanted: &str, mut found: Vec<Thing>) -> Result<
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => refuse(format!(
-            "{field}: the cloud has no {} named {wanted:?}, nor one of that id",
-            kind.word()
+            "{field}: the cloud has no {} named {wanted:?}, nor one of that id; give one of `{}`",
+            kind.word(),
+            kind.listing()
         )),
         count => {
             let mut ids: Vec<&str> = found.iter().map(|it| it.id.as_str()).collect();

@@ -357,9 +357,9 @@ impl Session {
         let answer = tokio::time::timeout(CALL_TIMEOUT, async {
             let answer = self.transport.clone().oneshot(request).await.map_err(|error| {
                 if error.unsent {
-                    unsent(format!("no connection ({error})"), None)
+                    unsent(format!("no connection to {endpoint} ({error})"), None)
                 } else {
-                    lost(format!("no answer ({error})"))
+                    lost(format!("no answer from {endpoint} ({error})"))
                 }
             })?;
             let (parts, body) = answer.into_parts();
@@ -367,9 +367,9 @@ impl Session {
             let body = body.map_err(|error| lost(format!("the answer broke off ({error})")))?;
             Ok((parts, body.to_bytes()))
         });
-        let (parts, body) = answer
-            .await
-            .map_err(|_| lost(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))??;
+        let (parts, body) = answer.await.map_err(|_| {
+            lost(format!("no answer from {endpoint} within {} s", CALL_TIMEOUT.as_secs()))
+        })??;
         if parts.status.is_success() {
             return Ok((parts.headers, body));
         }

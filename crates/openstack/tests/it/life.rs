@@ -1,6 +1,6 @@
 //! A machine's life when nothing goes wrong, and what is refused.
 
-use crate::world::{self, GROUP, World, order, parameters, with};
+use crate::world::{self, GROUP, SUBNET, World, order, parameters, with};
 use drover_provider::{Error, Memory, Provider, State, conformance::Subject};
 use serde_json::json;
 
@@ -200,19 +200,30 @@ async fn references_that_lead_nowhere_are_named_before_anything_is_made() {
     let cases = [
         ("image", json!("nope"), "image: the cloud has no image named \"nope\""),
         ("flavor", json!("m9"), "flavor: the cloud has no flavor named \"m9\""),
+        ("flavor", json!("m9"), "give one of `openstack flavor list`"),
         ("networks", json!([{"network": "n"}]), "networks.network: the cloud has no network"),
+        (
+            "networks",
+            json!([{"network": "ext-net", "subnet": SUBNET}]),
+            "give a subnet of that one",
+        ),
         ("securityGroups", json!(["g"]), "securityGroups: the cloud has no security group"),
         ("floatingIpPool", json!(GROUP), "floatingIpPool: the cloud has no external network"),
         ("serverGroup", json!("x"), "serverGroup: the cloud has no server group"),
-        ("region", json!("mars"), "mars"),
+        ("region", json!("mars"), "in region \"mars\"; region and interface may be: dbl "),
+        (
+            "rootVolume",
+            json!({"sizeGiB": 9, "volumeType": "x"}),
+            "volumeType \"x\" of the root disk",
+        ),
     ];
     for (field, value, expected) in cases {
         let order = order(1, with(parameters(), field, value));
-        let error = provider.create(&order, &Memory::default()).await.unwrap_err();
+        let error = world::create(&provider, &order, &mut Memory::default()).await.unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{field}: {error}");
         assert!(error.to_string().contains(expected), "{field}: {error}");
     }
-    assert!(world.ledger().is_empty());
+    assert_eq!(counts(&world), (0, 1, 0, 0), "a type of volumes is known when its volume is made");
 }
 
 #[tokio::test(start_paused = true)]
