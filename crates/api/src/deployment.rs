@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas", priority = 1),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused", priority = 1),
     printcolumn(name = "Progress", type_ = "string", json_path = ".status.conditions[?(@.type==\"Progressing\")].reason", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Progressing\")].message", priority = 1),
     validation = Rule::new("size(self.metadata.name) <= 46")
         .message("the name of a MachineDeployment, a hash and a serial become a host name: at most 46 characters"),
 )]

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Deleted", type_ = "date", json_path = ".metadata.deletionTimestamp", priority = 1),
     printcolumn(name = "Current", type_ = "integer", json_path = ".status.replicas", priority = 1),
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].message", priority = 1),
     validation = Rule::new("size(self.metadata.name) <= 57")
         .message("the name of a MachineSet and a serial become a host name: at most 57 characters"),
 )]

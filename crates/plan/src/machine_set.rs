@@ -7,6 +7,7 @@ mod status;
 mod tests;
 
 pub use circuit::Settings as CircuitSettings;
+pub(crate) use status::with_trouble;
 
 use crate::Wake;
 use crate::in_place;

@@ -117,11 +117,15 @@ fn is_replaced(draft: &Draft) -> bool {
     owners.iter().any(|owner| owner.controller == Some(true))
 }
 
+/// What is to be said of a lost machine that nobody replaces.
+fn kept(draft: &Draft) -> &'static str {
+    if is_replaced(draft) { "" } else { "; no set replaces it, so it stays: delete it" }
+}
+
 fn miss_deadline(draft: &mut Draft) {
     let last = draft.status.error_message.clone();
     let cause = last.map(|error| format!("; the last error was: {error}")).unwrap_or_default();
-    let kept = if is_replaced(draft) { "" } else { "; no set replaces it, so it stays: delete it" };
-    let message = format!("{}{cause}{kept}", Reason::JoinDeadlineExceeded.sentence());
+    let message = format!("{}{cause}{}", Reason::JoinDeadlineExceeded.sentence(), kept(draft));
     let (type_, state) = (OperationType::Create, OperationState::Failed);
     draft.operation_with(type_, state, &message, Some("DeadlineExceeded"));
     draft.fail("JoinClusterTimeoutError", Reason::JoinDeadlineExceeded, &message);
@@ -260,7 +264,7 @@ fn await_node(draft: &mut Draft) {
         Some(Answer::Seen(Some(server)) | Answer::Created { server, .. }) => {
             show(draft, server);
             if let ServerState::Failed(message) = &server.state {
-                let message = format!("the server failed: {message}");
+                let message = format!("the server failed: {message}{}", kept(draft));
                 draft.operation(OperationType::Create, OperationState::Failed, &message);
                 return draft.fail("CreateError", Reason::ServerFailed, &message);
             }
@@ -325,7 +329,8 @@ fn refuse(draft: &mut Draft, refused: &Refused) {
     let server = ConditionType::ServerReady;
     let is_new = draft.condition(server, ConditionStatus::False, refused.why, message);
     if refused.why == Reason::ServerFailed {
-        return draft.fail("CreateError", refused.why, message);
+        let message = format!("{message}{}", kept(draft));
+        return draft.fail("CreateError", refused.why, &message);
     }
     draft.phase(Phase::CrashLoopBackOff);
     draft.error("CreateError", message);

@@ -509,7 +509,8 @@ fn a_failed_server_or_a_missed_deadline_fails_the_machine() {
     let mut world = World::new();
     world.refuse(Question::Create, Reason::ServerFailed, Retry::Backoff);
     let plan = world.pass();
-    assert_eq!(plan.status.failure_message.as_deref(), Some("the cloud's words"));
+    let failure = plan.status.failure_message.as_deref();
+    assert_eq!(failure, Some("the cloud's words; no set replaces it, so it stays: delete it"));
     assert_eq!(world.phase(), Some(Phase::Failed));
     world.now = 5000;
     assert_eq!(steps(&world.pass()), ["delete token"], "its set replaces it");

@@ -3,6 +3,7 @@
 use super::Observed;
 use super::family::{Family, Member};
 use super::rollout::Bounds;
+use crate::machine_set::with_trouble;
 use crate::reason::Reason;
 use drover_api::{
     Condition, ConditionStatus, ConditionType, MachineDeploymentStatus, MachineSetStatus,
@@ -48,10 +49,17 @@ pub(super) fn status(
     status.failed_machines.truncate(crate::machine_set::FAILED_MACHINES_MAX);
 
     let is_complete = is_complete(bounds, &status, family);
-    let progressing = progressing(seen, &past, &status, is_complete, is_created);
+    let mut progressing = progressing(seen, &past, &status, is_complete, is_created);
+    let trouble = trouble(family);
+    if progressing.reason != Reason::NewMachineSetAvailable.as_str() {
+        progressing.message = with_trouble(progressing.message, trouble);
+    }
     let deadline = deadline(seen, &progressing);
     let now = Time(seen.now);
-    let available = availability(bounds, &status);
+    let mut available = availability(bounds, &status);
+    if available.status != ConditionStatus::True {
+        available.message = with_trouble(available.message, trouble);
+    }
     set_condition(&mut status.conditions, available, &now);
     set_condition(&mut status.conditions, progressing, &now);
     let failure = failure(seen, family);
@@ -63,6 +71,12 @@ pub(super) fn status(
     keep(&mut status.conditions, ConditionType::Paused, paused, &now);
     keep(&mut status.conditions, ConditionType::AutoscalerBounds, bad_bounds(seen), &now);
     Progress { status, is_complete, deadline }
+}
+
+/// What is the matter with a machine of a set, of the present template first.
+fn trouble<'a>(family: &'a Family) -> Option<&'a str> {
+    let sets = family.new_set().into_iter().chain(family.old());
+    sets.filter_map(|member| member.set.status.as_ref()?.error_message.as_deref()).next()
 }
 
 fn condition(kind: ConditionType, status: ConditionStatus, why: Reason, text: &str) -> Condition {
@@ -127,6 +141,10 @@ fn progressing(
     };
     let text = match why {
         Reason::NewMachineSetAvailable | Reason::DeploymentPaused => String::new(),
+        Reason::RolloutProgressing if is_one_template(status) => format!(
+            "the machines of the present template come up: {} of {} are available",
+            status.available_replicas, status.replicas
+        ),
         _ => format!(
             "{}: {} of {} machines are of the present template",
             why.sentence(),

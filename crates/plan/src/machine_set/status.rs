@@ -31,7 +31,10 @@ pub(super) fn status(
         let labels = view.machine.labels();
         wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
     };
+    let trouble = first_trouble(staying);
     let mut status = MachineSetStatus {
+        error_reason: trouble.as_ref().map(|(reason, _)| reason.clone()),
+        error_message: trouble.map(|(_, message)| message),
         replicas: count(&|_| true),
         fully_labeled_replicas: count(&is_labeled),
         ready_replicas: count(&|view| view.available_at.is_some()),
@@ -50,7 +53,10 @@ pub(super) fn status(
         type_: ConditionType::Available.as_str().to_owned(),
         status: enough.into(),
         reason: availability(enough).as_str().to_owned(),
-        message: format!("{available} of {replicas} machines are available"),
+        message: with_trouble(
+            format!("{available} of {replicas} machines are available"),
+            status.error_message.as_deref(),
+        ),
         ..Condition::default()
     };
     let now = Time(seen.now);
@@ -65,6 +71,22 @@ pub(super) fn status(
         }
     }
     status
+}
+
+/// What is the matter with the first machine by name that has an error and is not available.
+fn first_trouble(staying: &[View]) -> Option<(String, String)> {
+    let troubled = staying.iter().filter(|view| !view.is_available()).filter_map(|view| {
+        let status = view.machine.status.as_ref()?;
+        let reason = status.error_reason.clone().unwrap_or_default();
+        Some((view.name, reason, status.error_message.as_ref()?))
+    });
+    let (name, reason, message) = troubled.min_by_key(|(name, ..)| *name)?;
+    Some((reason, format!("machine {name}: {message}")))
+}
+
+/// A sentence, and what stands in the way of a better one.
+pub(crate) fn with_trouble(text: String, trouble: Option<&str>) -> String {
+    trouble.map_or_else(|| text.clone(), |trouble| format!("{text}; {trouble}"))
 }
 
 fn failed_machines(staying: &[View]) -> Vec<FailedMachine> {

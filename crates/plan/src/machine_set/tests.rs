@@ -452,3 +452,20 @@ fn a_plan_does_not_depend_on_the_order_of_what_was_seen() {
     machines.reverse();
     assert_eq!(shown(&plan_of(&with_policy(DeletePolicy::Oldest, 20), &machines)), forwards);
 }
+
+/// A set tells what is the matter with the first of its machines that has an error, as long as there is one.
+#[test]
+fn a_set_says_why_its_machines_do_not_come_up() {
+    let set = set(2);
+    let [mut bad, good] = ["b", "a age=5 ready=5"].map(machine);
+    let status = Arc::make_mut(&mut bad).status.as_mut().unwrap();
+    status.error_reason = Some("CreateError".to_owned());
+    status.error_message = Some("quota exceeded".to_owned());
+    let told = plan_of(&set, &[bad, good.clone()]).status;
+    assert_eq!(told.error_reason.as_deref(), Some("CreateError"));
+    assert_eq!(told.error_message.as_deref(), Some("machine b: quota exceeded"));
+    let available = &told.conditions[0];
+    assert_eq!(available.message, "1 of 2 machines are available; machine b: quota exceeded");
+    let told = plan_of(&set, &[machine("b"), good]).status;
+    assert_eq!((told.error_reason, told.error_message), (None, None));
+}

@@ -28,6 +28,32 @@ fn a_rollout_that_does_not_move_says_so() {
 }
 
 #[test]
+fn a_pool_says_why_its_machines_do_not_come_up() {
+    let mut world = World::of(rolling(1, json!(1), json!(0)));
+    world.pass();
+    let why = "machine nodes-1: quota exceeded".to_owned();
+    world.sets[0].status = Some(MachineSetStatus {
+        replicas: 1,
+        observed_generation: Some(1),
+        error_message: Some(why.clone()),
+        ..Default::default()
+    });
+    world.pass();
+    let status = world.deployment.status.clone().unwrap();
+    let messages: Vec<&str> = status.conditions.iter().map(|it| it.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            format!("0 of 1 machines are available, 1 must be; {why}"),
+            format!("the machines of the present template come up: 0 of 1 are available; {why}"),
+        ]
+    );
+    world.run();
+    let status = serde_json::to_string(&world.deployment.status).unwrap();
+    assert!(!status.contains("quota"), "{status}");
+}
+
+#[test]
 fn the_status_adds_the_sets_up() {
     let mut world = World::of(rolling(3, json!(1), json!(0)));
     world.run();
