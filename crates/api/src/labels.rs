@@ -54,6 +54,10 @@ pub const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation that `kubectl apply` keeps its last manifest in; never copied to dependents.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Prefix of annotations of a deployment (or a Machine): what its kubelets are told in place of the defaults, for
+/// servers that are made from then on. MetaKube's name.
+pub const KUBELET_CONFIG: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
+
 /// Annotation of a deployment or set: the fewest replicas the cluster autoscaler may ask for.
 pub const AUTOSCALER_MIN: &str = "cluster.k8s.io/cluster-api-autoscaler-node-group-min-size";
 /// Annotation of a deployment or set: the most replicas the cluster autoscaler may ask for.

@@ -44,10 +44,10 @@ pub use machine_status::{
 };
 pub use meta::{MachineTemplate, TemplateMetadata};
 pub use provider_spec::{
-    AdditionalVolume, CredentialValue, CredentialsSource, DescriptionError, NetworkParameters,
-    OperatingSystem, Provisioning, Reference, ReferenceKind, Resolved, RootVolume,
-    ServerDescription, ServerParameters, UserDataSource, class_reference, credentials_of, describe,
-    is_mirantis, policy_of,
+    AdditionalVolume, CredentialValue, CredentialsSource, DescriptionError, IpFamily,
+    NetworkParameters, OperatingSystem, Provisioning, Reference, ReferenceKind, Resolved,
+    RootVolume, SecretText, ServerDescription, ServerParameters, UserDataSource, class_reference,
+    credentials_of, describe, is_mirantis, policy_of,
 };
 pub use selector::Selector;
 pub use set::{DeletePolicy, MachineSet, MachineSetSpec, MachineSetStatus};

@@ -2,7 +2,7 @@
 //!
 //! `RECORD=1` writes them anew. The judges of crates/sim/tests/it/judges.rs read them, too.
 
-use drover_api::Provisioning;
+use drover_api::{IpFamily, Provisioning, SecretText};
 use drover_plan::bootstrap::{
     BootstrapToken, Downloads, Input, KubeletSettings, OperatingSystem, Outside, Proxy, Registry,
     render,
@@ -30,6 +30,8 @@ fn simple(operating_system: OperatingSystem) -> Input {
         cluster_dns: vec!["10.10.10.10".parse().expect("an address")],
         cluster_domain: "cluster.local".to_owned(),
         cloud_provider_external: true,
+        ip_family: None,
+        cloud_config: None,
         kubelet: KubeletSettings::default(),
         downloads: Downloads::default(),
         outside: Outside::default(),
@@ -48,6 +50,10 @@ fn rich(operating_system: OperatingSystem) -> Input {
         ..Taint::default()
     });
     input.kubelet.max_pods = Some(200);
+    input.kubelet.image_gc_high_threshold_percent = Some(70);
+    input.kubelet.image_maximum_gc_age = Some("168h".parse().expect("a duration"));
+    input.ip_family = Some(IpFamily::V6V4);
+    input.cloud_config = Some(SecretText("[Global]\nregion = dbl\n".to_owned()));
     input.downloads.ca_pem = Some(CA.to_owned());
     input.downloads.kubernetes = "https://mirror.example/kubernetes".to_owned();
     input.outside.proxy = Some(Proxy {

@@ -24,7 +24,7 @@ pub fn read(
     let mut fields = Fields::open(&path, &class.provider_spec, resolved)?;
     fields.raw("apiVersion");
     fields.raw("kind");
-    let server = match fields.object("spec")? {
+    let (server, without_effect) = match fields.object("spec")? {
         // Gardener's own manifests wrap the fields as an object of their API.
         Some(inner) => {
             fields.close()?;
@@ -38,6 +38,7 @@ pub fn read(
     };
     Ok(ServerDescription {
         credentials: credentials(class),
+        without_effect,
         user_data,
         virtual_capacity: class
             .node_template
@@ -70,7 +71,8 @@ fn of_class(class: &MachineClass, secret: &SecretReference) -> SecretReference {
     }
 }
 
-fn server(mut fields: Fields) -> Result<ServerParameters, DescriptionError> {
+/// The server, and the fields without effect.
+fn server(mut fields: Fields) -> Result<(ServerParameters, Vec<String>), DescriptionError> {
     fields.raw("apiVersion");
     fields.raw("kind");
     fields.raw("spec");
@@ -88,6 +90,9 @@ fn server(mut fields: Fields) -> Result<ServerParameters, DescriptionError> {
         Some(Value::Number(zero)) if zero.as_u64() == Some(0) => None,
         _ => fields.count("rootDiskSize", "give a size in GiB, or 0 for the flavor's disk")?,
     };
+    // Gardener: without a size the server boots from the flavor's disk.
+    let idle = volume_type.as_ref().filter(|_| root_size.is_none());
+    let without_effect = idle.map(|_| fields.path("rootDiskType")).into_iter().collect();
     let server = ServerParameters {
         image,
         flavor: fields.required("flavorName", "give the name of a flavor")?,
@@ -104,7 +109,7 @@ fn server(mut fields: Fields) -> Result<ServerParameters, DescriptionError> {
         ..ServerParameters::default()
     };
     fields.close()?;
-    Ok(server)
+    Ok((server, without_effect))
 }
 
 fn networks(fields: &mut Fields) -> Result<Vec<NetworkParameters>, DescriptionError> {

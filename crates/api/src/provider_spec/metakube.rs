@@ -2,8 +2,9 @@
 
 use super::fields::{Fields, Resolved, invalid};
 use super::{
-    CredentialsSource, DescriptionError, NetworkParameters, OperatingSystem, Provisioning,
-    RootVolume, ServerDescription, ServerParameters, described,
+    CredentialValue, CredentialsSource, DescriptionError, IpFamily, NetworkParameters,
+    OperatingSystem, Provisioning, RootVolume, SecretText, ServerDescription, ServerParameters,
+    described,
 };
 use crate::GoDuration;
 use serde_json::Value;
@@ -24,6 +25,15 @@ const CREDENTIALS: [&str; 11] = [
     "tokenId",
 ];
 
+/// What Drover has no use for.
+const IDLE: [&str; 5] = [
+    "instanceReadyCheckPeriod",
+    "instanceReadyCheckTimeout",
+    "computeAPIVersion",
+    "trustDevicePath",
+    "nodeVolumeAttachLimit",
+];
+
 pub fn read(
     path: &str,
     value: &Value,
@@ -37,17 +47,26 @@ pub fn read(
     }
     let os = operating_system(&mut fields)?;
     let ssh_keys = ssh_keys(&mut fields)?;
-    refuse_static_addresses(&mut fields)?;
-    // Of clouds without an external cloud controller manager; nothing reads them any more.
-    fields.text("caPublicKey")?;
-    fields.text("overwriteCloudConfig")?;
-    let Some(cloud) = fields.object("cloudProviderSpec")? else {
+    let ip_family = ip_family(&mut fields)?;
+    let cloud_config = cloud_config(&mut fields)?;
+    let mut without_effect: Vec<String> =
+        fields.text("caPublicKey")?.map(|_| fields.path("caPublicKey")).into_iter().collect();
+    let Some(mut cloud) = fields.object("cloudProviderSpec")? else {
         let field = fields.path("cloudProviderSpec");
         return Err(DescriptionError::Missing { field, way_out: "describe the server there" });
     };
+    without_effect.extend(idle(&mut cloud)?);
     let (server, credentials) = openstack(cloud)?;
     fields.close()?;
-    Ok(ServerDescription { ssh_keys, credentials, ..described(server, os) })
+    let common = described(server, os);
+    Ok(ServerDescription {
+        ssh_keys,
+        ip_family,
+        cloud_config,
+        without_effect,
+        credentials,
+        ..common
+    })
 }
 
 /// The credentials and the region, whatever the rest looks like.
@@ -130,15 +149,32 @@ fn is_public_key(line: &str) -> bool {
     !line.contains(['\n', '\r']) && words.windows(2).any(|two| is_type(two[0]) && is_blob(two[1]))
 }
 
-fn refuse_static_addresses(fields: &mut Fields) -> Result<(), DescriptionError> {
-    let Some(mut network) = fields.object("network")? else { return Ok(()) };
-    let families = ["", "IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"];
-    if let Some(family) = network.text("ipFamily")?
-        && !families.contains(&family.as_str())
-    {
-        let way_out = "give IPv4, IPv6, IPv4+IPv6 or IPv6+IPv4";
-        return Err(invalid(&network.path("ipFamily"), &Value::String(family), way_out));
+/// The text of a file, as it was written. It may hold a password, so that no error shows it.
+fn cloud_config(fields: &mut Fields) -> Result<Option<SecretText>, DescriptionError> {
+    match fields.secret("overwriteCloudConfig")? {
+        None => Ok(None),
+        Some(CredentialValue::Inline(text)) => Ok(Some(SecretText(text))),
+        Some(CredentialValue::Reference(_)) => {
+            let field = fields.path("overwriteCloudConfig");
+            Err(DescriptionError::Unusable { field, way_out: "give the text of the file" })
+        }
     }
+}
+
+/// Static addresses are refused.
+fn ip_family(fields: &mut Fields) -> Result<Option<IpFamily>, DescriptionError> {
+    let Some(mut network) = fields.object("network")? else { return Ok(None) };
+    let family = match network.text("ipFamily")?.as_deref() {
+        None => None,
+        Some("IPv4") => Some(IpFamily::V4),
+        Some("IPv6") => Some(IpFamily::V6),
+        Some("IPv4+IPv6") => Some(IpFamily::V4V6),
+        Some("IPv6+IPv4") => Some(IpFamily::V6V4),
+        Some(other) => {
+            let way_out = "give IPv4, IPv6, IPv4+IPv6 or IPv6+IPv4";
+            return Err(invalid(&network.path("ipFamily"), &other.into(), way_out));
+        }
+    };
     for name in ["cidr", "gateway", "dns"] {
         if let Some(value) = network.raw(name).filter(|value| **value != Value::String("".into())) {
             let way_out =
@@ -146,14 +182,14 @@ fn refuse_static_addresses(fields: &mut Fields) -> Result<(), DescriptionError> 
             return Err(invalid(&network.path(name), value, way_out));
         }
     }
-    network.close()
+    network.close()?;
+    Ok(family)
 }
 
 fn openstack(
     mut fields: Fields,
 ) -> Result<(ServerParameters, CredentialsSource), DescriptionError> {
     let credentials = credentials(&mut fields)?;
-    ignored(&mut fields)?;
     let (tags, metadata) = tags(&mut fields)?;
     let server = ServerParameters {
         image: fields.required("image", "give the name or ID of an image")?,
@@ -175,9 +211,9 @@ fn openstack(
     Ok((server, credentials))
 }
 
-/// Checks what has a meaning elsewhere and none here: how often to poll is Drover's affair, and the
-/// in-tree cloud provider is gone.
-fn ignored(fields: &mut Fields) -> Result<(), DescriptionError> {
+/// Checks what has a meaning elsewhere and none here, and answers with what was given of it: how often to poll is
+/// Drover's affair, and the in-tree cloud provider is gone.
+fn idle(fields: &mut Fields) -> Result<Vec<String>, DescriptionError> {
     for name in ["instanceReadyCheckPeriod", "instanceReadyCheckTimeout"] {
         if let Some(text) = fields.text(name)?
             && text.parse::<GoDuration>().is_err()
@@ -192,8 +228,8 @@ fn ignored(fields: &mut Fields) -> Result<(), DescriptionError> {
         return Err(invalid(&fields.path("computeAPIVersion"), &version.into(), way_out));
     }
     fields.flag("trustDevicePath")?;
-    fields.raw("nodeVolumeAttachLimit");
-    Ok(())
+    let given: Vec<&str> = IDLE.into_iter().filter(|name| fields.raw(name).is_some()).collect();
+    Ok(given.into_iter().map(|name| fields.path(name)).collect())
 }
 
 /// `network` comes first, then `networks`, each once; `subnet` is of the first.

@@ -25,6 +25,12 @@ pub struct ServerDescription {
     pub os: OperatingSystem,
     /// Keys that may log in, as lines of `authorized_keys`.
     pub ssh_keys: Vec<String>,
+    /// The families of the node's addresses (MetaKube: `network.ipFamily`). Default: as the cloud likes.
+    pub ip_family: Option<IpFamily>,
+    /// What `/etc/kubernetes/cloud-config` of the node holds (MetaKube: `overwriteCloudConfig`).
+    pub cloud_config: Option<SecretText>,
+    /// Fields that were given and that nothing here acts on.
+    pub without_effect: Vec<String>,
     /// Where the credentials for the cloud are.
     pub credentials: CredentialsSource,
     /// Where the user-data comes from.
@@ -72,6 +78,29 @@ pub enum Provisioning {
     Ignition,
     /// Flatcar's cloud-init, on each boot.
     CloudInit,
+}
+
+/// The families of a node's addresses; of two the first is the primary one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpFamily {
+    /// IPv4 alone.
+    V4,
+    /// IPv6 alone.
+    V6,
+    /// Both, IPv4 first.
+    V4V6,
+    /// Both, IPv6 first.
+    V6V4,
+}
+
+/// A text that may hold a password. Does not print itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(pub String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
 }
 
 /// Where user-data comes from.
@@ -219,6 +248,7 @@ pub fn describe(
     class: Option<&MachineClass>,
     resolved: &Resolved,
 ) -> Result<ServerDescription, DescriptionError> {
+    check_class(spec)?;
     let mut description = match (&spec.provider_spec.value, class_reference(spec)) {
         (Some(_), Some((field, name))) => {
             let value = &Value::String(name.to_owned());
@@ -244,7 +274,43 @@ pub fn describe(
     if description.user_data == UserDataSource::Rendered {
         description.kubelet = Some(kubelet_version(spec)?);
     }
+    description.without_effect.extend(idle_fields(spec).map(|field| format!("spec.{field}")));
     Ok(description)
+}
+
+/// Fields of a spec that Gardener's and the early Cluster API's manifests may have.
+fn idle_fields(spec: &MachineSpec) -> impl Iterator<Item = &'static str> {
+    [
+        ("versions.controlPlane", spec.versions.control_plane.is_some()),
+        ("inPlaceUpdateTimeout", spec.in_place_update_timeout.is_some()),
+        ("maxEvictRetries", spec.max_evict_retries.is_some()),
+        ("machinePreserveTimeout", spec.machine_preserve_timeout.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(field, is_given)| is_given.then_some(field))
+}
+
+/// Whether what a spec calls its class is one: kind and provider, as far as they are given.
+fn check_class(spec: &MachineSpec) -> Result<(), DescriptionError> {
+    let own = spec.class.as_ref().map(|class| ("spec.class", Some(&class.kind), None));
+    let from = spec.provider_spec.value_from.as_ref().and_then(|from| from.machine_class.as_ref());
+    let from = from.map(|class| {
+        let place = "spec.providerSpec.valueFrom.machineClass";
+        (place, class.kind.as_ref(), class.provider.as_ref())
+    });
+    for (place, kind, provider) in own.into_iter().chain(from) {
+        let wrong = |field: &str, value: &String, way_out| {
+            let value = Value::String(value.clone());
+            Err(fields::invalid(&format!("{place}.{field}"), &value, way_out))
+        };
+        if let Some(kind) = kind.filter(|kind| *kind != "MachineClass") {
+            return wrong("kind", kind, "give MachineClass");
+        }
+        if let Some(provider) = provider.filter(|it| !it.eq_ignore_ascii_case("openstack")) {
+            return wrong("provider", provider, "Drover drives OpenStack");
+        }
+    }
+    Ok(())
 }
 
 /// Whether a machine is described in Mirantis' dialect, whose clients read `status.providerStatus`.
@@ -303,6 +369,9 @@ fn described(server: ServerParameters, os: OperatingSystem) -> ServerDescription
         server,
         os,
         ssh_keys: vec![],
+        ip_family: None,
+        cloud_config: None,
+        without_effect: vec![],
         credentials: CredentialsSource::default(),
         user_data: UserDataSource::default(),
         kubelet: None,

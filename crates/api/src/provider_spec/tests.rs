@@ -309,3 +309,53 @@ fn what_a_deletion_needs_is_read_also_from_what_is_broken() {
     let (credentials, region) = credentials_of(&of_class, Some(&class)).unwrap();
     assert_eq!((credentials.secrets.len(), region.as_deref()), (1, Some("r")));
 }
+
+/// What is accepted for the sake of other systems' manifests is told of.
+#[test]
+fn fields_without_effect_are_told_of() {
+    let value = with(metakube(), "/cloudProviderSpec/computeAPIVersion", json!("2.60"));
+    let value = with(value, "/cloudProviderSpec/trustDevicePath", json!(false));
+    let value = with(value, "/caPublicKey", json!("ssh-rsa AAAA"));
+    let spec = MachineSpec { max_evict_retries: Some(3), ..spec(value) };
+    assert_eq!(
+        describe(&spec, None, &Resolved::new()).unwrap().without_effect,
+        [
+            "spec.providerSpec.value.caPublicKey",
+            "spec.providerSpec.value.cloudProviderSpec.computeAPIVersion",
+            "spec.providerSpec.value.cloudProviderSpec.trustDevicePath",
+            "spec.maxEvictRetries",
+        ]
+    );
+    let class = class(with(gardener(), "/rootDiskType", json!("ssd")));
+    let spec = MachineSpec { class: Some(of_class("MachineClass")), ..MachineSpec::default() };
+    let versions = Versions { kubelet: "1.30.3".into(), control_plane: None };
+    let spec = MachineSpec { versions, ..spec };
+    let idle = describe(&spec, Some(&class), &Resolved::new()).unwrap().without_effect;
+    assert_eq!(idle, ["MachineClass small: providerSpec.rootDiskType"]);
+}
+
+fn of_class(kind: &str) -> ClassReference {
+    ClassReference { api_group: None, kind: kind.into(), name: "small".into() }
+}
+
+#[test]
+fn a_class_of_another_kind_is_refused_by_name() {
+    let class = class(gardener());
+    let spec =
+        MachineSpec { class: Some(of_class("OpenStackMachineClass")), ..MachineSpec::default() };
+    let error = describe(&spec, Some(&class), &Resolved::new()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "spec.class.kind: \"OpenStackMachineClass\" cannot be used; give MachineClass"
+    );
+}
+
+#[test]
+fn a_network_family_and_a_cloud_config_are_read_and_the_latter_is_never_printed() {
+    let value = with(metakube(), "/network", json!({"ipFamily": "IPv6+IPv4"}));
+    let read =
+        read(with(value, "/overwriteCloudConfig", json!("[Global]\npassword=pw\n"))).unwrap();
+    assert_eq!(read.ip_family, Some(IpFamily::V6V4));
+    assert_eq!(read.cloud_config, Some(SecretText("[Global]\npassword=pw\n".into())));
+    assert!(!format!("{read:?}").contains("password="));
+}

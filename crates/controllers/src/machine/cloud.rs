@@ -155,7 +155,10 @@ async fn boot_with(
     BootstrapToken::parse(&token.text())
         .and_then(|token| {
             let Settings { nodes, machine: settings, .. } = &ctx.settings;
-            user_data(machine, description, token, nodes, settings)
+            let set = ctx.caches.set_of(machine);
+            let of_pool = set.as_ref().and_then(|set| set.metadata.annotations.as_ref());
+            let of_pool = of_pool.unwrap_or(const { &BTreeMap::new() });
+            user_data(machine, description, token, nodes, of_pool, settings)
         })
         .map_err(|error| Ok(refused(&CloudError::Invalid(chain(&error)))))
 }

@@ -45,6 +45,9 @@ impl Error {
 /// # Errors
 /// When the API server does not answer. A description that makes no sense is an answer.
 pub async fn read(machine: &Machine, ctx: &Context) -> Result<Described, Error> {
+    if let Some(elsewhere) = foreign_class(machine) {
+        return Ok(Err(elsewhere));
+    }
     let class = class_of(machine, ctx);
     let mut resolved = BTreeMap::new();
     loop {
@@ -77,6 +80,18 @@ pub fn rest_of(
     ctx: &Context,
 ) -> Result<(CredentialsSource, Option<String>), DescriptionError> {
     credentials_of(&machine.spec, class_of(machine, ctx).as_deref())
+}
+
+/// Classes are looked up beside their machines: one namespace cannot reach into another.
+fn foreign_class(machine: &Machine) -> Option<String> {
+    let from = machine.spec.provider_spec.value_from.as_ref()?.machine_class.as_ref()?;
+    let (given, own) = (from.namespace.as_ref()?, machine.namespace().unwrap_or_default());
+    (*given != own).then(|| {
+        format!(
+            "spec.providerSpec.valueFrom.machineClass.namespace: {given:?} cannot be used; give {own}, the \
+             machine's own, and make the MachineClass there"
+        )
+    })
 }
 
 fn class_of(machine: &Machine, ctx: &Context) -> Option<Arc<MachineClass>> {

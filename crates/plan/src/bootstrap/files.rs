@@ -2,10 +2,13 @@
 
 use super::{CNI_PLUGINS_VERSION, Error, Input, OperatingSystem, kubelet, outside};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use drover_api::{IpFamily, SecretText};
 use flate2::{Compression, GzBuilder};
 use serde::Serialize;
 use std::io::Write;
 
+/// Who forwards ignores router advertisements but for this (Linux), and would lose its default route.
+const FORWARD_IPV6: &str = "net.ipv6.conf.all.accept_ra = 2\nnet.ipv6.conf.all.forwarding = 1\n";
 const SETUP_UNIT: &str = "drover-setup.service";
 
 /// A file with its place and mode.
@@ -55,6 +58,12 @@ pub(super) fn files(input: &Input) -> Result<Vec<File>, Error> {
         file("/etc/systemd/journald.conf.d/size.conf", 0o644, "[Journal]\nSystemMaxUse=5G\n"),
         file("/opt/drover/setup", 0o755, setup(input)?),
     ];
+    if let Some(SecretText(text)) = &input.cloud_config {
+        files.push(file("/etc/kubernetes/cloud-config", 0o600, text.clone()));
+    }
+    if input.ip_family.is_some_and(|family| family != IpFamily::V4) {
+        files.push(file("/etc/sysctl.d/91-kubernetes-ipv6.conf", 0o644, FORWARD_IPV6));
+    }
     files.extend(outside::files(input));
     if matches!(input.operating_system, OperatingSystem::Flatcar { .. }) {
         files.push(file("/etc/hostname", 0o644, format!("{}\n", input.machine_name)));

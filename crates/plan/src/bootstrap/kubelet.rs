@@ -1,6 +1,7 @@
 //! How the kubelet is configured: its configuration file, its unit, and what it may say of itself.
 
 use super::{Error, Input};
+use drover_api::{GoDuration, IpFamily};
 use k8s_openapi::api::core::v1::Taint;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,6 +28,14 @@ pub struct KubeletSettings {
     pub container_log_max_size: String,
     /// Most files of a container's log.
     pub container_log_max_files: u32,
+    /// Percent of the disk at which unused images are deleted; the kubelet's own default when absent.
+    pub image_gc_high_threshold_percent: Option<u32>,
+    /// Percent of the disk at which that ends.
+    pub image_gc_low_threshold_percent: Option<u32>,
+    /// How long an unused image stays at least.
+    pub image_minimum_gc_age: Option<GoDuration>,
+    /// How long an unused image stays at most.
+    pub image_maximum_gc_age: Option<GoDuration>,
 }
 
 impl Default for KubeletSettings {
@@ -47,6 +56,10 @@ impl Default for KubeletSettings {
             max_pods: None,
             container_log_max_size: "100Mi".to_owned(),
             container_log_max_files: 5,
+            image_gc_high_threshold_percent: None,
+            image_gc_low_threshold_percent: None,
+            image_minimum_gc_age: None,
+            image_maximum_gc_age: None,
         }
     }
 }
@@ -134,6 +147,10 @@ pub(super) fn unit(input: &Input) -> String {
     if input.cloud_provider_external {
         flags.push("--cloud-provider=external".to_owned());
     }
+    // Kubernetes: any address of this family. Where IPv4 comes first, that is what a kubelet does by itself.
+    if matches!(input.ip_family, Some(IpFamily::V6 | IpFamily::V6V4)) {
+        flags.push("--node-ip=::".to_owned());
+    }
     let own = input.node_labels.iter().filter(|(key, _)| may_label_itself(key));
     let labels: Vec<String> = own.map(|(key, value)| format!("{key}={value}")).collect();
     if !labels.is_empty() {
@@ -164,6 +181,14 @@ struct KubeletConfiguration<'a> {
     eviction_hard: &'a BTreeMap<String, String>,
     kube_reserved: &'a BTreeMap<String, String>,
     max_parallel_image_pulls: u32,
+    #[serde(rename = "imageGCHighThresholdPercent", skip_serializing_if = "Option::is_none")]
+    image_gc_high_threshold_percent: Option<u32>,
+    #[serde(rename = "imageGCLowThresholdPercent", skip_serializing_if = "Option::is_none")]
+    image_gc_low_threshold_percent: Option<u32>,
+    #[serde(rename = "imageMaximumGCAge", skip_serializing_if = "Option::is_none")]
+    image_maximum_gc_age: Option<GoDuration>,
+    #[serde(rename = "imageMinimumGCAge", skip_serializing_if = "Option::is_none")]
+    image_minimum_gc_age: Option<GoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_pods: Option<u32>,
     protect_kernel_defaults: bool,
@@ -220,6 +245,10 @@ pub(super) fn configuration(input: &Input) -> Result<String, Error> {
         container_log_max_files: settings.container_log_max_files,
         container_log_max_size: &settings.container_log_max_size,
         eviction_hard: &settings.eviction_hard,
+        image_gc_high_threshold_percent: settings.image_gc_high_threshold_percent,
+        image_gc_low_threshold_percent: settings.image_gc_low_threshold_percent,
+        image_maximum_gc_age: settings.image_maximum_gc_age,
+        image_minimum_gc_age: settings.image_minimum_gc_age,
         kube_reserved: &settings.kube_reserved,
         max_parallel_image_pulls: 10,
         max_pods: settings.max_pods,

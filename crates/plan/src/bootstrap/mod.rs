@@ -11,11 +11,12 @@ mod kubelet;
 mod outside;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 pub use kubelet::{KubeletSettings, may_label_itself};
 pub use outside::{Downloads, Outside, Proxy, Registry, checksums};
 
-use drover_api::Provisioning;
+use drover_api::{IpFamily, Provisioning, SecretText};
 use files::{File, Unit};
 use ignition::Packing;
 use k8s_openapi::api::core::v1::Taint;
@@ -57,6 +58,10 @@ pub struct Input {
     pub cluster_domain: String,
     /// The kubelet leaves addresses, zone and instance type to a cloud controller manager.
     pub cloud_provider_external: bool,
+    /// Which of its addresses the kubelet prefers, and whether the node forwards IPv6.
+    pub ip_family: Option<IpFamily>,
+    /// The content of `/etc/kubernetes/cloud-config`, for whoever reads it there.
+    pub cloud_config: Option<SecretText>,
     pub kubelet: KubeletSettings,
     pub downloads: Downloads,
     pub outside: Outside,
@@ -153,15 +158,18 @@ pub enum Error {
     #[error("ssh key number {number} spans several lines; write each key as an entry of its own")]
     SshKey { number: usize },
     #[error(
-        "node label {key:?} with value {value:?} is not valid in Kubernetes; write at most 63 \
-         letters, digits, '-', '_' and '.', the key with a prefix and a slash before it if need be"
+        "node label {key:?} with value {value:?} is not valid in Kubernetes; in the metadata, the \
+         nodeTemplate or the nodeLabels of the spec, write at most 63 letters, digits, '-', '_' and '.', the key \
+         with a prefix and a slash before it if need be"
     )]
     Label { key: String, value: String },
     #[error(
-        "taint {taint:?} is not valid in Kubernetes; write key, value and effect as for a Node: \
-         NoSchedule, PreferNoSchedule or NoExecute"
+        "taint {taint:?} is not valid in Kubernetes; in spec.taints or spec.nodeTemplate.spec.taints, write key, \
+         value and effect as for a Node: NoSchedule, PreferNoSchedule or NoExecute"
     )]
     Taint { taint: String },
+    #[error("annotation {key}: {value:?} cannot be used; give {way_out}")]
+    KubeletAnnotation { key: String, value: String, way_out: &'static str },
     #[error("cluster domain {domain:?} is no DNS name")]
     ClusterDomain { domain: String },
     #[error(

@@ -35,6 +35,8 @@ fn input(operating_system: OperatingSystem) -> Input {
         cluster_dns: vec!["10.10.10.10".parse().unwrap()],
         cluster_domain: "cluster.local".to_owned(),
         cloud_provider_external: true,
+        ip_family: None,
+        cloud_config: None,
         kubelet: KubeletSettings::default(),
         downloads: Downloads::default(),
         outside: Outside::default(),

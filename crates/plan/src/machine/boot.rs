@@ -7,7 +7,8 @@ use crate::bootstrap::{
 use crate::node::{self, Wanted};
 use drover_api::{Machine, ServerDescription};
 use k8s_openapi::api::core::v1::Taint;
-use std::net::IpAddr;
+use kube::ResourceExt;
+use std::{collections::BTreeMap, net::IpAddr};
 
 /// What all machines of a cluster boot with.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +26,7 @@ pub struct Cluster {
     pub outside: Outside,
 }
 
-/// The user-data of one machine.
+/// The user-data of one machine. `of_pool` are the annotations of its set.
 ///
 /// # Errors
 /// When it would be too big, or the machine has no kubelet version.
@@ -34,6 +35,7 @@ pub fn user_data(
     description: &ServerDescription,
     token: BootstrapToken,
     cluster: &Cluster,
+    of_pool: &BTreeMap<String, String>,
     settings: &Settings,
 ) -> Result<Vec<u8>, bootstrap::Error> {
     let wanted = Wanted::by(machine, Some(description));
@@ -56,7 +58,9 @@ pub fn user_data(
         cluster_dns: cluster.dns.clone(),
         cluster_domain: cluster.domain.clone(),
         cloud_provider_external: true,
-        kubelet: cluster.kubelet.clone(),
+        ip_family: description.ip_family,
+        cloud_config: description.cloud_config.clone(),
+        kubelet: cluster.kubelet.clone().tuned(of_pool)?.tuned(machine.annotations())?,
         downloads: cluster.downloads.clone(),
         outside: cluster.outside.clone(),
     })

@@ -266,9 +266,12 @@ impl<'a> Draft<'a> {
         let described = self.seen.description;
         match described {
             Ok(_) if objection::raised(self) => {}
-            Ok(_) => {
+            Ok(description) => {
                 let why = Reason::DescriptionUnderstood;
-                self.condition(type_, ConditionStatus::True, why, "");
+                let idle = description.without_effect.join(", ");
+                let but = format!("{}; without effect here: {idle}", why.sentence());
+                let message = if idle.is_empty() { "" } else { &but };
+                self.condition(type_, ConditionStatus::True, why, message);
                 if self.status.error_reason.as_deref() == Some("InvalidConfiguration") {
                     self.no_error();
                 }

@@ -2,7 +2,7 @@
 
 use crate::manifests::{good, secret, unharmed, with};
 use crate::secrets::{key, own_credentials};
-use crate::workload::reason;
+use crate::workload::{reason, until};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use drover_api::{Machine, MachineSet, Phase, Resolved, describe, find_condition, labels};
 use drover_lab::cloud::{Cloud, Effect, Fault, Quotas};
@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
 
@@ -346,7 +346,8 @@ fn foreign_user_data(stage: &Stage) -> anyhow::Result<String> {
     let description = describe(&machine.spec, None, &Resolved::new())?;
     let token = BootstrapToken::parse("abcdef.0123456789abcdef")?;
     let settings = Settings::default();
-    let bytes = user_data(&machine, &description, token, &stage.cluster(), &settings)?;
+    let bytes =
+        user_data(&machine, &description, token, &stage.cluster(), &BTreeMap::new(), &settings)?;
     let mut config: Value = serde_saphyr::from_str(&String::from_utf8(bytes)?)?;
     for file in config["write_files"].as_array_mut().into_iter().flatten() {
         if file["encoding"] == "gz+b64" {
@@ -410,5 +411,37 @@ async fn a_class_brings_user_data_with_placeholders_and_its_own_credentials() ->
     assert_eq!(census.tokens, 0, "each token was used and deleted");
     assert_eq!(census.cloud.server_groups.len(), 2, "the demo's, and one that all six share");
     unharmed(&manager);
+    manager.end().await
+}
+
+/// MetaKube: a pool's annotations tune its kubelets; a mistake in one is named, and where.
+#[tokio::test(start_paused = true)]
+async fn a_pool_tunes_its_kubelets_by_annotations() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    let tuned = |name: &str, pods: &str| {
+        let key = format!("{}MaxPods", labels::KUBELET_CONFIG);
+        let pool = good("MachineDeployment", name);
+        let pool = with(pool, "/metadata/annotations", json!({ key: pods }));
+        let own = json!({ "pool": name });
+        let pool = with(pool, "/spec/selector/matchLabels", own.clone());
+        with(with(pool, "/spec/template/metadata/labels", own), "/spec/replicas", json!(1))
+    };
+    stage.create(&tuned("small", "42")).await?;
+    stage.create(&tuned("wrong", "many")).await?;
+    let named = until("the pool tells what is wrong", async || {
+        let pool = stage.pools().get("wrong").await?.status.unwrap_or_default();
+        let found = find_condition(&pool.conditions, drover_api::ConditionType::Progressing);
+        let message = found.map(|it| it.message.clone()).unwrap_or_default();
+        Ok(message.contains("MaxPods").then_some(message))
+    })
+    .await?;
+    assert!(named.contains("MaxPods: \"many\" cannot be used; give a whole number"), "{named}");
+    let capacity = until("the node of the other pool", async || {
+        let nodes = stage.nodes().list(&ListParams::default()).await?.items;
+        let status = nodes.into_iter().next().and_then(|node| node.status);
+        Ok(status.and_then(|status| status.capacity))
+    })
+    .await?;
+    assert_eq!(capacity["pods"].0, "42");
     manager.end().await
 }

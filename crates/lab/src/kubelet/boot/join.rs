@@ -68,7 +68,10 @@ pub fn read(machine: &Machine, started: &Started) -> Result<Join, String> {
     let node_ip = match flag("node-ip") {
         Some(text) => {
             let first = text.split(',').next().unwrap_or(text);
-            Some(first.parse().map_err(|_| format!("kubelet: bad --node-ip \"{text}\""))?)
+            let address: IpAddr =
+                first.parse().map_err(|_| format!("kubelet: bad --node-ip \"{text}\""))?;
+            // Kubernetes: `::` and `0.0.0.0` stand for any address of their family.
+            Some(address).filter(|address| !address.is_unspecified())
         }
         None => None,
     };
