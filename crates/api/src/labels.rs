@@ -58,6 +58,10 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 /// servers that are made from then on. MetaKube's name.
 pub const KUBELET_CONFIG: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
 
+/// Annotation of a deployment, its sets and its Machines: how long making the server and joining may take, in place of
+/// `spec.creationTimeout`; of a deployment for Machines that are made from then on. Gardener's name.
+pub const CREATION_TIMEOUT: &str = "node.machine.sapcloud.io/effective-creation-timeout";
+
 /// Annotation of a deployment or set: the fewest replicas the cluster autoscaler may ask for.
 pub const AUTOSCALER_MIN: &str = "cluster.k8s.io/cluster-api-autoscaler-node-group-min-size";
 /// Annotation of a deployment or set: the most replicas the cluster autoscaler may ask for.

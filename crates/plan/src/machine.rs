@@ -25,8 +25,8 @@ use crate::drain::{Departure, PodKey, Refusal as EvictionRefusal};
 use crate::reason::Reason;
 use draft::Draft;
 use drover_api::{
-    CircuitStatus, Cluster as ApiCluster, DeletionPolicy, Machine, MachineStatus, Phase,
-    ServerDescription, labels,
+    CircuitStatus, Cluster as ApiCluster, DeletionPolicy, GoDuration, Machine, MachineStatus,
+    Phase, ServerDescription, labels,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
@@ -333,6 +333,14 @@ pub fn plan(seen: &Observed) -> Plan {
     phrase::speak(&mut draft);
     mirantis::show(&mut draft);
     draft.done()
+}
+
+/// How long making the server and joining may take. Gardener: the annotation counts before the spec.
+#[must_use]
+pub fn creation_timeout(machine: &Machine, settings: &Settings) -> Duration {
+    let said = machine.annotations().get(labels::CREATION_TIMEOUT);
+    let said = said.and_then(|text| text.parse::<GoDuration>().ok());
+    said.or(machine.spec.creation_timeout).map_or(settings.join_timeout, |timeout| timeout.0)
 }
 
 /// MetaKube: a machine of another controller, or one whose initializers are not done, is let alone.

@@ -286,7 +286,10 @@ fn newborn(set: &MachineSet, name: &str) -> Machine {
     machine.metadata.namespace = set.namespace();
     machine.metadata.labels = Some(template.metadata.labels.clone());
     // Also when there are none: `new` puts the annotations of the definition on the object.
-    let annotations = template.metadata.annotations.clone();
+    let mut annotations = template.metadata.annotations.clone();
+    // Gardener: the pool's word on how long its machines may take.
+    let timeout = set.annotations().get_key_value(labels::CREATION_TIMEOUT);
+    annotations.extend(timeout.map(|(key, value)| (key.clone(), value.clone())));
     machine.metadata.annotations = Some(annotations).filter(|all| !all.is_empty());
     machine.metadata.owner_references = Some(vec![owner_reference(set)]);
     let finalizers = [labels::FINALIZER_SERVER, labels::FINALIZER_NODE];

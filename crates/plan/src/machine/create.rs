@@ -3,7 +3,7 @@
 use super::birth;
 use super::circuit::{self, Turn};
 use super::draft::Draft;
-use super::{Answer, Question, Refused, Server, ServerState, Step, objection};
+use super::{Answer, Question, Refused, Server, ServerState, Step, creation_timeout, objection};
 use crate::node;
 use crate::reason::Reason;
 use crate::time::later;
@@ -87,8 +87,7 @@ fn deadline(draft: &Draft) -> Timestamp {
     let machine = draft.seen.machine;
     let born = machine.metadata.creation_timestamp.as_ref().map_or(draft.seen.now, |time| time.0);
     let from = lost_since(draft).unwrap_or(born);
-    let given = machine.spec.creation_timeout.map(|timeout| timeout.0);
-    later(from, given.unwrap_or(draft.seen.settings.join_timeout))
+    later(from, creation_timeout(machine, draft.seen.settings))
 }
 
 /// Since when it has no Node that had one.

@@ -4,7 +4,8 @@ use super::Observed;
 use super::draft::Draft;
 use crate::reason::Reason;
 use crate::skew::{self, Misfit};
-use drover_api::{ConditionStatus, ConditionType, Phase};
+use drover_api::{ConditionStatus, ConditionType, GoDuration, Phase, labels};
+use kube::ResourceExt;
 use semver::Version;
 use std::collections::BTreeMap;
 
@@ -56,10 +57,18 @@ pub fn without_forbidden(seen: &Observed, labels: &mut BTreeMap<String, String>)
 }
 
 fn objection(seen: &Observed) -> Option<(Reason, String)> {
-    skew(seen).map(|message| (Reason::VersionSkew, message)).or_else(|| {
-        let message = forbidden_label(seen)?;
-        Some((Reason::LabelNotAllowed, message))
-    })
+    skew(seen)
+        .map(|message| (Reason::VersionSkew, message))
+        .or_else(|| Some((Reason::LabelNotAllowed, forbidden_label(seen)?)))
+        .or_else(|| Some((Reason::DescriptionInvalid, no_duration(seen)?)))
+}
+
+fn no_duration(seen: &Observed) -> Option<String> {
+    let key = labels::CREATION_TIMEOUT;
+    let text = seen.machine.annotations().get(key)?;
+    let is_wrong = text.parse::<GoDuration>().is_err();
+    is_wrong
+        .then(|| format!("annotation {key}: {text:?} cannot be used; give a duration such as 30m"))
 }
 
 fn skew(seen: &Observed) -> Option<String> {

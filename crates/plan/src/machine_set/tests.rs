@@ -469,3 +469,13 @@ fn a_set_says_why_its_machines_do_not_come_up() {
     let told = plan_of(&set, &[machine("b"), good]).status;
     assert_eq!((told.error_reason, told.error_message), (None, None));
 }
+
+/// Gardener: the pool's time for making a machine is the machine's.
+#[test]
+fn a_newborn_takes_the_pools_time_to_join_along() {
+    let mut set = set(1);
+    set.annotations_mut().insert(labels::CREATION_TIMEOUT.to_owned(), "30m".to_owned());
+    let mut plan = plan_of(&set, &[]);
+    let Some(Step::Create { machine, .. }) = plan.steps.pop() else { panic!("{plan:?}") };
+    assert_eq!(machine.annotations()[labels::CREATION_TIMEOUT], "30m");
+}

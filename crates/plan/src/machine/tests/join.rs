@@ -153,3 +153,25 @@ fn a_startup_taint_that_somebody_puts_on_again_stays() {
     assert!(crate::node::has_taint(&world.nodes[0], labels::TAINT_STARTUP));
     assert_eq!(world.phase(), Some(Phase::Running));
 }
+
+/// Gardener: the annotation counts before the spec, and the spec before the manager's word. What is no duration is told,
+/// and makes no server.
+#[test]
+fn the_time_to_join_is_of_the_annotation_then_of_the_spec_then_the_managers() {
+    for (annotation, spec, seconds) in
+        [(None, None, 7200), (None, Some("1h"), 3600), (Some("30m"), Some("1h"), 1800)]
+    {
+        let mut world = World::made();
+        world.machine.spec.creation_timeout = spec.map(|text| text.parse().unwrap());
+        let said = annotation.map(|text| (labels::CREATION_TIMEOUT.to_owned(), text.to_owned()));
+        world.machine.metadata.annotations = Some(said.into_iter().collect());
+        world.now = seconds - 1;
+        assert_ne!(world.pass().status.phase, Some(Phase::Failed), "{annotation:?} {spec:?}");
+        world.now = seconds;
+        assert_eq!(world.pass().status.phase, Some(Phase::Failed), "{annotation:?} {spec:?}");
+    }
+    let mut world = World::new();
+    world.machine.annotations_mut().insert(labels::CREATION_TIMEOUT.into(), "soon".into());
+    assert!(world.pass().steps.is_empty());
+    assert_eq!(world.condition("Ready"), "False(DescriptionInvalid)");
+}
