@@ -11,14 +11,14 @@ use crate::{
     lookup::Resolved,
     marks::{self, Marks},
     parameters::Parameters,
-    ports,
+    place, ports,
     promise::{self, Deeds, Standing},
-    recall::Recall,
+    recall::{self, Recall},
     session::Call,
     wire::Server,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use drover_provider::{Created, Error, Instance, Order};
+use drover_provider::{Created, Error, Instance, Order, PLACE};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl Creation<'_> {
         let sent_at = self.deeds.sent_at(&self.machine);
         let Some(promised_at) = self.recall.promised_at.max(sent_at) else {
             // Whatever the cloud cannot fulfil is better known before anything is promised.
-            self.recall.notes = self.resolve().await?.notes();
+            self.recall.notes = self.notes(&self.resolve().await?).await?;
             let snapshot = self.cloud.snapshot(&self.marks).await?;
             if let Some(server) = sole(snapshot.of(&self.marks), &self.marks)? {
                 // The caller lost its memory, such as a status that somebody wiped.
@@ -79,6 +79,20 @@ impl Creation<'_> {
 
     async fn resolve(&self) -> Result<Resolved, Fault> {
         self.cloud.lookups.resolve(&self.cloud.session, &self.parameters).await
+    }
+
+    /// What is written down before anything is made: what was resolved, and where to look for it when the description
+    /// or the credentials say something else one day.
+    async fn notes(&self, resolved: &Resolved) -> Result<BTreeMap<String, String>, Fault> {
+        let mut notes = resolved.notes();
+        let slots: Vec<String> =
+            self.wanted_volumes(resolved).into_iter().map(|(slot, _)| slot).collect();
+        // Of an earlier description there may be some, too.
+        let volumes = (!slots.is_empty()).then(|| slots.join(", "));
+        let volumes = volumes.or_else(|| self.recall.notes.get(recall::VOLUMES).cloned());
+        notes.extend(volumes.map(|volumes| (recall::VOLUMES.to_owned(), volumes)));
+        notes.insert(PLACE.to_owned(), place::of(&self.cloud.session).await?);
+        Ok(notes)
     }
 
     /// A server was asked for, here or elsewhere: what came of it?
@@ -142,9 +156,10 @@ impl Creation<'_> {
 
     async fn assemble(&mut self, not_after: Timestamp) -> Result<Created, Fault> {
         let resolved = self.resolve().await?;
-        if !resolved.notes().iter().all(|(key, note)| self.recall.notes.get(key) == Some(note)) {
+        let notes = self.notes(&resolved).await?;
+        if !notes.iter().all(|(key, note)| self.recall.notes.get(key) == Some(note)) {
             // A name means something else by now. It is written down before anything is made of it.
-            self.recall.notes = resolved.notes();
+            self.recall.notes = notes;
             return Ok(self.promise(false));
         }
         let ports = match ports::ensure(self, &resolved, not_after).await? {

@@ -10,7 +10,7 @@ use crate::{
     marks::Marks,
     parameters::Parameters,
     promise::{self, Deeds, Standing},
-    recall::Recall,
+    recall::{Recall, VOLUMES},
     wire::{Server, Volume},
 };
 use drover_provider::{Deleted, Error};
@@ -174,9 +174,11 @@ impl Deletion<'_> {
     }
 
     fn may_have_volumes(&self) -> bool {
-        self.parameters
-            .as_ref()
-            .is_none_or(|it| it.root_volume.is_some() || !it.additional_volumes.is_empty())
+        self.recall.notes.contains_key(VOLUMES)
+            || self
+                .parameters
+                .as_ref()
+                .is_none_or(|it| it.root_volume.is_some() || !it.additional_volumes.is_empty())
     }
 
     /// Cinder deletes in its own time: gone is what is not listed any more.

@@ -56,6 +56,8 @@ impl Service {
 pub struct Token {
     pub secret: SecretString,
     pub expires: Timestamp,
+    /// The ID of the project.
+    pub project: String,
     /// Addresses without a slash at the end, with the version in them.
     pub endpoints: BTreeMap<Service, String>,
 }
@@ -144,16 +146,18 @@ pub fn read(secret: &str, body: &[u8], account: &Account) -> Result<Token, Error
             retry_after: None,
         });
     };
-    if token.project.is_none() {
+    let Some(project) = token.project else {
         return Err(Error::Unauthenticated(
             "the login gives a token without a project; name the project in the credentials".into(),
         ));
-    }
+    };
     let expires = token.expires_at.parse().map_err(|_| Error::Unavailable {
         message: format!("token.expires_at {:?} is no time", token.expires_at),
         retry_after: None,
     })?;
-    Ok(Token { secret: secret.into(), expires, endpoints: endpoints(&token.catalog, account)? })
+    let project = project["id"].as_str().unwrap_or_default().to_owned();
+    let endpoints = endpoints(&token.catalog, account)?;
+    Ok(Token { secret: secret.into(), expires, project, endpoints })
 }
 
 fn endpoints(catalog: &[Entry], account: &Account) -> Result<BTreeMap<Service, String>, Error> {

@@ -17,6 +17,7 @@ mod keystone;
 mod lookup;
 mod marks;
 mod parameters;
+mod place;
 mod ports;
 mod promise;
 mod provider;

@@ -24,6 +24,10 @@ pub struct Parameters {
     pub availability_zone: Option<String>,
     /// Chosen before that of the credentials.
     #[serde(default)]
+    #[expect(
+        dead_code,
+        reason = "the provider reads it first, out of parameters that may not parse"
+    )]
     pub region: Option<String>,
     /// One port on each, in order; the first is the primary one and gets the floating IP. Empty: the
     /// only network there is.

@@ -11,6 +11,7 @@ use crate::{
     lookup::Lookups,
     marks::Marks,
     parameters::Parameters,
+    place,
     promise::Deeds,
     recall::Recall,
     session::Session,
@@ -163,9 +164,19 @@ impl OpenStack {
         Ok(cloud)
     }
 
+    /// The cloud in which a machine is, or is to be.
+    async fn home(&self, claim: &Claim) -> Result<Arc<Cloud>, Error> {
+        let Some(place) = &claim.place else {
+            return self.cloud(&claim.credentials, region(&claim.parameters));
+        };
+        let cloud = self.cloud(&claim.credentials, place::region(place))?;
+        place::check(place, &cloud.session).await?;
+        Ok(cloud)
+    }
+
     async fn create(&self, order: &Order, memory: &Memory) -> Result<Created, Error> {
         let parameters = Parameters::parse(&order.claim.parameters)?;
-        let cloud = self.cloud(&order.claim.credentials, parameters.region.as_deref())?;
+        let cloud = self.home(&order.claim).await?;
         let creation = Creation {
             cloud: &cloud,
             deeds: &self.deeds,
@@ -179,7 +190,7 @@ impl OpenStack {
     }
 
     async fn delete(&self, claim: &Claim, memory: &Memory) -> Result<Deleted, Error> {
-        let cloud = self.cloud(&claim.credentials, region(&claim.parameters))?;
+        let cloud = self.home(claim).await?;
         let deletion = Deletion {
             cloud: &cloud,
             deeds: &self.deeds,
@@ -192,7 +203,7 @@ impl OpenStack {
     }
 
     async fn look(&self, claim: &Claim) -> Result<Option<Instance>, Error> {
-        let cloud = self.cloud(&claim.credentials, region(&claim.parameters))?;
+        let cloud = self.home(claim).await?;
         let marks = Marks::of(&claim.owner)?;
         let servers = cloud.servers_of(&marks).await?;
         if let Some(odd) = servers.iter().find(|it| !marks.on_server(it)) {

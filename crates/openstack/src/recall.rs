@@ -1,6 +1,6 @@
 //! The provider's memory of one machine, as the caller keeps it.
 
-use drover_provider::Memory;
+use drover_provider::{Memory, PLACE};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,11 @@ pub struct Recall {
 }
 
 /// The notes that are kept of what was resolved.
-const NOTES: [&str; 5] = ["image", "flavor", "networks", "securityGroups", "serverGroup"];
+const NOTES: [&str; 7] =
+    ["image", "flavor", "networks", "securityGroups", "serverGroup", VOLUMES, PLACE];
+
+/// The note of the volumes that were ordered, by their slots.
+pub const VOLUMES: &str = "volumes";
 
 const PROMISED_AT: &str = "promisedAt";
 const SERVER: &str = "server";

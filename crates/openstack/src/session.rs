@@ -174,6 +174,16 @@ impl Session {
         self.send_known(call).await
     }
 
+    /// The ID of the project that the credentials lead to.
+    pub async fn project(&self) -> Result<String, Fault> {
+        Ok(self.token(None).await?.project.clone())
+    }
+
+    /// The region that was asked for; empty for the only one.
+    pub fn region(&self) -> &str {
+        self.account.region.as_deref().unwrap_or_default()
+    }
+
     /// With a token; a new one when this is refused.
     async fn send_known(&self, call: &Call) -> Result<Value, Fault> {
         let token = self.token(None).await?;

@@ -77,7 +77,7 @@ impl<P: Provider> Subject<'_, P> {
             name: name.to_owned(),
         };
         let credentials = self.credentials.clone();
-        let claim = Claim { owner, credentials, parameters: self.parameters.clone() };
+        let claim = Claim { owner, credentials, parameters: self.parameters.clone(), place: None };
         Order { claim, user_data: UserData(b"#cloud-config\n".to_vec()) }
     }
 

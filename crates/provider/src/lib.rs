@@ -37,7 +37,13 @@ pub struct Claim {
     pub credentials: Credentials,
     /// What the provider's own parser makes of the machine's description; see the provider's crate.
     pub parameters: serde_json::Value,
+    /// What the machine's memory says under [`PLACE`]: its resources are there and nowhere else, whatever credentials
+    /// and parameters say by now.
+    pub place: Option<String>,
 }
+
+/// The key of a [`Memory`] under which a provider notes where the machine's resources are, in its own words.
+pub const PLACE: &str = "place";
 
 /// What a provider needs to make a server.
 #[derive(Clone, Debug)]

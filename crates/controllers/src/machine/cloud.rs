@@ -8,11 +8,14 @@ use crate::token::{self, Bearer, Token};
 use crate::troubles::chain;
 use drover_api::{Machine, ServerDescription};
 use drover_plan::bootstrap::BootstrapToken;
-use drover_plan::machine::{Answer, Refused, Retry, Server, ServerState, placeholder, user_data};
+use drover_plan::machine::{
+    Answer, Refused, Retry, Server, ServerState, creation_timeout, placeholder, user_data,
+};
 use drover_plan::node::name_of;
 use drover_plan::reason::Reason;
 use drover_provider::{
-    Claim, Created, Deleted, Error as CloudError, Instance, Memory, Order, Owner, State, UserData,
+    Claim, Created, Deleted, Error as CloudError, Instance, Memory, Order, Owner, PLACE, State,
+    UserData,
 };
 use jiff::SignedDuration;
 use kube::ResourceExt;
@@ -114,7 +117,9 @@ async fn claim(
     };
     let credentials =
         credentials(&source, machine, ctx).await.map_err(|error| unread(machine, error))?;
-    Ok(Claim { owner, credentials, parameters })
+    let memory = machine.status.as_ref().and_then(|status| status.provider_status.as_ref());
+    let place = memory.and_then(|status| status.memory.get(PLACE).cloned());
+    Ok(Claim { owner, credentials, parameters, place })
 }
 
 fn unread(machine: &Machine, error: description::Error) -> Result<Answer, Error> {
@@ -169,8 +174,7 @@ async fn own_token(machine: &Machine, ctx: &Context) -> Result<Token, Error> {
     let uid = machine.uid().unwrap_or_default();
     let bearer = Bearer { machine_uid: &uid, machine: &name };
     let now = ctx.clock.now();
-    let timeout = machine.spec.creation_timeout.map(|timeout| timeout.0);
-    let life = timeout.unwrap_or(ctx.settings.machine.join_timeout) + TOKEN_SLACK;
+    let life = creation_timeout(machine, &ctx.settings.machine) + TOKEN_SLACK;
     let life = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(3));
     let expires = now.saturating_add(life).unwrap_or(now);
     match ctx.minds.of(machine).token {

@@ -144,6 +144,55 @@ async fn without_any_memory_the_server_is_found_by_its_marks() {
     }
 }
 
+/// A description that changes amid a creation, as a MachineClass can, hides nothing from the deletion.
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_description_asked_for_is_deleted_too() {
+    use drover_lab::cloud::{Effect, Fault};
+    use drover_provider::{Created, Provider};
+    let world = World::new();
+    world.cloud.add_fault(Fault::on("compute POST /servers", Effect::status(403)));
+    let order = with_volumes();
+    let (provider, mut memory) = (world.provider(), Memory::default());
+    while world.ledger().volumes.is_empty() {
+        match provider.create(&order, &memory).await {
+            Ok(Created::Record(next) | Created::Waiting { memory: next, .. }) => memory = next,
+            other => panic!("nothing was made: {other:?}"),
+        }
+    }
+    let mut claim = order.claim;
+    claim.parameters = parameters();
+    claim.place = memory.0.get(drover_provider::PLACE).cloned();
+    world::delete(&world.provider(), &claim, &memory).await.unwrap();
+    assert!(world.ledger().is_empty(), "{:?}", world.ledger());
+}
+
+/// Credentials that lead elsewhere one day find nothing of the machine, and that is no proof; another region in the
+/// description leads nobody astray.
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_looked_for_where_it_was_made() {
+    use drover_provider::Provider;
+    let world = World::new();
+    let (provider, order) = (world.provider(), order(1, parameters()));
+    let mut memory = Memory::default();
+    let made = world::create(&provider, &order, &mut memory).await.unwrap();
+    let mut claim = order.claim;
+    claim.place = memory.0.get(drover_provider::PLACE).cloned();
+    claim.parameters["region"] = serde_json::json!("elsewhere");
+    let found = provider.look(&claim).await.unwrap().expect("it is there");
+    assert_eq!(found.provider_id, made.provider_id);
+    let mut astray = claim.clone();
+    astray.place = Some("another-project/dbl".into());
+    for refused in [
+        provider.look(&astray).await.unwrap_err(),
+        provider.delete(&astray, &memory).await.unwrap_err(),
+    ] {
+        assert!(refused.to_string().contains("is in project another-project"), "{refused}");
+    }
+    assert_eq!(world.ledger().servers.len(), 1);
+    world::delete(&provider, &claim, &memory).await.unwrap();
+    assert!(world.ledger().is_empty());
+}
+
 /// Two processes with one memory, one of them about to lose its lease.
 #[tokio::test(start_paused = true)]
 async fn a_second_process_does_not_send_what_the_first_promised() {

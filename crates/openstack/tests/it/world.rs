@@ -199,7 +199,7 @@ pub fn order(number: usize, parameters: Value) -> Order {
         machine: format!("3f6d5b1c-0000-4000-8000-{number:012}"),
         name: "nodes-1".into(),
     };
-    let claim = Claim { owner, credentials: Credentials::default(), parameters };
+    let claim = Claim { owner, credentials: Credentials::default(), parameters, place: None };
     Order { claim, user_data: UserData(b"#cloud-config\n".to_vec()) }
 }
 
