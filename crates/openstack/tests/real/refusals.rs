@@ -186,7 +186,8 @@ async fn thief(project: &Project, port: &str) -> String {
         "networks": [{"port": port}]});
     let server = id(&project.member.post("compute /servers", "server", server).await);
     let path = format!("compute /servers/{server}");
-    for _ in 0..120 {
+    // Ten minutes: services on a busy machine are slow.
+    for _ in 0..1200 {
         if project.member.get(&path, "server").await["status"] == "ACTIVE" {
             return server;
         }
