@@ -61,22 +61,22 @@ pub struct Tls {
 }
 
 /// Every name of a value, most specific dialect first: clouds.yaml, MetaKube, Gardener, openrc.
-struct Names(&'static [&'static str]);
+pub struct Names(pub &'static [&'static str]);
 
-const AUTH_URL: Names = Names(&["auth_url", "identityEndpoint", "authURL", "OS_AUTH_URL"]);
-const USER_NAME: Names = Names(&["username", "OS_USERNAME", "OS_USER_NAME"]);
-const USER_ID: Names = Names(&["user_id", "userID", "OS_USER_ID"]);
-const PASSWORD: Names = Names(&["password", "OS_PASSWORD"]);
-const DOMAIN_NAME: Names = Names(&["domain_name", "domainName", "OS_DOMAIN_NAME"]);
-const DOMAIN_ID: Names = Names(&["domain_id", "domainID", "OS_DOMAIN_ID"]);
-const USER_DOMAIN_NAME: Names =
+pub const AUTH_URL: Names = Names(&["auth_url", "identityEndpoint", "authURL", "OS_AUTH_URL"]);
+pub const USER_NAME: Names = Names(&["username", "OS_USERNAME", "OS_USER_NAME"]);
+pub const USER_ID: Names = Names(&["user_id", "userID", "OS_USER_ID"]);
+pub const PASSWORD: Names = Names(&["password", "OS_PASSWORD"]);
+pub const DOMAIN_NAME: Names = Names(&["domain_name", "domainName", "OS_DOMAIN_NAME"]);
+pub const DOMAIN_ID: Names = Names(&["domain_id", "domainID", "OS_DOMAIN_ID"]);
+pub const USER_DOMAIN_NAME: Names =
     Names(&["user_domain_name", "userDomainName", "OS_USER_DOMAIN_NAME"]);
-const USER_DOMAIN_ID: Names = Names(&["user_domain_id", "userDomainID", "OS_USER_DOMAIN_ID"]);
-const PROJECT_DOMAIN_NAME: Names =
+pub const USER_DOMAIN_ID: Names = Names(&["user_domain_id", "userDomainID", "OS_USER_DOMAIN_ID"]);
+pub const PROJECT_DOMAIN_NAME: Names =
     Names(&["project_domain_name", "projectDomainName", "OS_PROJECT_DOMAIN_NAME"]);
-const PROJECT_DOMAIN_ID: Names =
+pub const PROJECT_DOMAIN_ID: Names =
     Names(&["project_domain_id", "projectDomainID", "OS_PROJECT_DOMAIN_ID"]);
-const PROJECT_NAME: Names = Names(&[
+pub const PROJECT_NAME: Names = Names(&[
     "project_name",
     "projectName",
     "tenant_name",
@@ -84,32 +84,35 @@ const PROJECT_NAME: Names = Names(&[
     "OS_PROJECT_NAME",
     "OS_TENANT_NAME",
 ]);
-const PROJECT_ID: Names =
+pub const PROJECT_ID: Names =
     Names(&["project_id", "projectID", "tenant_id", "tenantID", "OS_PROJECT_ID", "OS_TENANT_ID"]);
-const CREDENTIAL_ID: Names = Names(&[
+pub const CREDENTIAL_ID: Names = Names(&[
     "application_credential_id",
     "applicationCredentialID",
     "OS_APPLICATION_CREDENTIAL_ID",
 ]);
-const CREDENTIAL_NAME: Names = Names(&[
+pub const CREDENTIAL_NAME: Names = Names(&[
     "application_credential_name",
     "applicationCredentialName",
     "OS_APPLICATION_CREDENTIAL_NAME",
 ]);
-const CREDENTIAL_SECRET: Names = Names(&[
+pub const CREDENTIAL_SECRET: Names = Names(&[
     "application_credential_secret",
     "applicationCredentialSecret",
     "OS_APPLICATION_CREDENTIAL_SECRET",
 ]);
-const TOKEN: Names = Names(&["token", "tokenId", "tokenID", "OS_TOKEN"]);
-const REGION: Names = Names(&["region_name", "region", "OS_REGION_NAME"]);
-const INTERFACE: Names = Names(&["interface", "endpoint_type", "OS_INTERFACE"]);
-const CA: Names = Names(&["cacert", "caCert"]);
-const CLIENT_CERTIFICATE: Names = Names(&["cert", "clientCert"]);
-const CLIENT_KEY: Names = Names(&["key", "clientKey"]);
+pub const TOKEN: Names = Names(&["token", "tokenId", "tokenID", "OS_TOKEN"]);
+pub const REGION: Names = Names(&["region_name", "region", "OS_REGION_NAME"]);
+pub const INTERFACE: Names = Names(&["interface", "endpoint_type", "OS_INTERFACE"]);
+pub const CA: Names = Names(&["cacert", "caCert"]);
+pub const CLIENT_CERTIFICATE: Names = Names(&["cert", "clientCert"]);
+pub const CLIENT_KEY: Names = Names(&["key", "clientKey"]);
+pub const INSECURE: Names = Names(&["insecure"]);
+pub const VERIFY: Names = Names(&["verify"]);
+pub const AUTH_TYPE: Names = Names(&["auth_type"]);
 
 impl Names {
-    fn find<'a>(&self, given: &'a Credentials) -> Option<&'a str> {
+    pub fn find<'a>(&self, given: &'a Credentials) -> Option<&'a str> {
         self.0.iter().find_map(|name| given.get(name))
     }
 
@@ -145,7 +148,7 @@ impl Account {
         };
         let interface = INTERFACE.owned(given).unwrap_or_else(|| "public".into());
         Ok(Self {
-            auth_url: with_version(&url),
+            auth_url: keystone(&url),
             identity,
             project,
             region: REGION.owned(given),
@@ -154,8 +157,8 @@ impl Account {
             tls: Tls {
                 ca: CA.owned(given),
                 client: CLIENT_CERTIFICATE.owned(given).zip(CLIENT_KEY.secret(given)),
-                insecure: truth(given.get("insecure")) == Some(true)
-                    || truth(given.get("verify")) == Some(false),
+                insecure: truth(INSECURE.find(given)) == Some(true)
+                    || truth(VERIFY.find(given)) == Some(false),
             },
         })
     }
@@ -172,7 +175,7 @@ impl Account {
 }
 
 fn identity(given: &Credentials) -> Result<Identity, Error> {
-    let kind = given.get("auth_type").unwrap_or_default();
+    let kind = AUTH_TYPE.find(given).unwrap_or_default();
     let credential = match (CREDENTIAL_ID.owned(given), CREDENTIAL_NAME.owned(given)) {
         (Some(id), _) => Some(Named::Id(id)),
         (None, Some(name)) => Some(Named::OfUser { name, user: Box::new(user(given)?) }),
@@ -232,7 +235,8 @@ fn domain(given: &Credentials, id: &Names, name: &Names) -> Option<Domain> {
         .or_else(|| DOMAIN_NAME.owned(given).map(Domain::Name))
 }
 
-fn with_version(url: &str) -> String {
+/// Keystone's address with its version, however it was written.
+pub fn keystone(url: &str) -> String {
     let url = url.trim().trim_end_matches('/');
     if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") }
 }

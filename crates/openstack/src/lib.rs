@@ -3,6 +3,7 @@
 mod account;
 mod cloud;
 mod clouds_yaml;
+mod complete;
 mod create;
 mod delete;
 mod fault;

@@ -3,7 +3,7 @@
 use crate::{
     account::Account,
     cloud::Cloud,
-    clouds_yaml,
+    clouds_yaml, complete,
     create::Creation,
     delete::Deletion,
     gate::Gates,
@@ -144,10 +144,10 @@ impl OpenStack {
                 ));
             }
         };
-        let given = &clouds_yaml::unfold(given)?;
-        let mut account = Account::read(given)?;
+        let manager = self.setup.default.as_ref().filter(|_| credentials.are_completed());
+        let (given, mut account) = complete::read(given, manager)?;
         account.region = region.map(str::to_owned).or(account.region);
-        let key = fingerprint(given, account.region.as_deref());
+        let key = fingerprint(&given, account.region.as_deref());
         let mut clouds = self.clouds.lock().expect("nobody panics with this lock");
         if let Some(cloud) = clouds.get(&key) {
             return Ok(cloud.clone());

@@ -84,7 +84,7 @@ pub fn credentials_of(
 }
 
 fn credentials(cloud: &mut Fields) -> Result<CredentialsSource, DescriptionError> {
-    let mut credentials = CredentialsSource::default();
+    let mut credentials = CredentialsSource { are_completed: true, ..CredentialsSource::default() };
     for name in CREDENTIALS {
         if let Some(value) = cloud.secret(name)? {
             credentials.values.insert(name.to_owned(), value);

@@ -121,6 +121,9 @@ pub struct CredentialsSource {
     pub secrets: Vec<SecretReference>,
     /// Single values by their name in the dialect, such as `identityEndpoint`.
     pub values: BTreeMap<String, CredentialValue>,
+    /// MetaKube: whether what the manager was started with stands in for each value that is not named. Not for one
+    /// that is named and cannot be found.
+    pub are_completed: bool,
 }
 
 /// A value, or where to find it. Does not print the value.

@@ -99,7 +99,7 @@ fn class_of(machine: &Machine, ctx: &Context) -> Option<Arc<MachineClass>> {
     ctx.caches.classes.get(&Key::new(machine.namespace().unwrap_or_default(), name))
 }
 
-/// The credentials a description names; empty for the manager's own.
+/// The credentials a description names, to be completed where its dialect says so; empty for the manager's own.
 ///
 /// # Errors
 /// When a Secret or key it names is not there.
@@ -122,7 +122,8 @@ pub async fn credentials(
         };
         found.insert(name.clone(), text);
     }
-    Ok(found.into_iter().collect())
+    let credentials: Credentials = found.into_iter().collect();
+    Ok(if source.are_completed { credentials.completed() } else { credentials })
 }
 
 /// User-data that somebody else wrote (Gardener), or none when Drover is to write it.

@@ -6,9 +6,9 @@ use crate::node;
 use crate::reason::Reason;
 use crate::time::{later, whole_seconds};
 use drover_api::{
-    Condition, ConditionStatus, ConditionType, CurrentStatus, DeletionPolicy, LastOperation,
-    MachineStatus, OperationState, OperationType, Phase, ProviderStatus, find_condition, labels,
-    policy_of, set_condition,
+    Condition, ConditionStatus, ConditionType, CredentialsSource, CurrentStatus, DeletionPolicy,
+    LastOperation, MachineStatus, OperationState, OperationType, Phase, ProviderStatus,
+    find_condition, labels, policy_of, set_condition,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -269,9 +269,11 @@ impl<'a> Draft<'a> {
             Ok(description) => {
                 let why = Reason::DescriptionUnderstood;
                 let idle = description.without_effect.join(", ");
-                let but = format!("{}; without effect here: {idle}", why.sentence());
-                let message = if idle.is_empty() { "" } else { &but };
-                self.condition(type_, ConditionStatus::True, why, message);
+                let idle = (!idle.is_empty()).then(|| format!("without effect here: {idle}"));
+                let notes = [shared(&description.credentials), idle].into_iter().flatten();
+                let message =
+                    notes.fold(why.sentence().to_owned(), |all, note| format!("{all}; {note}"));
+                self.condition(type_, ConditionStatus::True, why, &message);
                 if self.status.error_reason.as_deref() == Some("InvalidConfiguration") {
                     self.no_error();
                 }
@@ -415,6 +417,15 @@ fn policy(seen: &Observed) -> DeletionPolicy {
     // Mirantis: once a deletion began it only becomes less careful.
     let began = begun || (prepares && is_asked);
     shown.filter(|_| began).map_or(said, |shown| shown.max(said))
+}
+
+/// What of the credentials is the description's when the rest is the manager's: by names and places, never by value.
+fn shared(source: &CredentialsSource) -> Option<String> {
+    let own: Vec<String> =
+        source.values.iter().map(|(name, value)| format!("{name} {value:?}")).collect();
+    let own = own.join(", ");
+    (source.are_completed && !own.is_empty())
+        .then(|| format!("of the credentials it has {own}, the rest is the manager's"))
 }
 
 fn pause(refused: &Refused, heard: &Heard) -> Duration {

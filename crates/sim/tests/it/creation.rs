@@ -116,6 +116,44 @@ async fn metakube_8_credentials_by_reference_resolve_and_a_missing_key_is_named(
     manager.end().await
 }
 
+/// MetaKube's scenario 8, as its tools write descriptions: with the address of the cloud, for the manager has the rest. The
+/// manager's own goes to no other address.
+#[tokio::test(start_paused = true)]
+async fn metakube_8_what_a_description_does_not_name_is_the_managers() -> anyhow::Result<()> {
+    let (stage, manager) = start().await?;
+    let elsewhere = json!({ "identityEndpoint": "https://keystone.example:5000/v3" });
+    let named = |name: &str| with(good("Machine", name), "/metadata/name", json!(name));
+    stage.create(&own_credentials(named("abroad"), "/spec", &stage, &elsewhere)).await?;
+    let message = reason(&stage, "abroad", "Ready", "DescriptionRefused").await?;
+    assert!(
+        message.contains("a password, token or application credential is missing"),
+        "{message}"
+    );
+    assert!(message.contains("its Keystone is another one"), "{message}");
+    assert_eq!(calls(&stage), 0, "no cloud is asked");
+
+    stage.create(&secret("cloud", json!({ "password": "password" }))).await?;
+    let own = json!({ "username": "drover", "password": key("cloud", "password") });
+    for (name, given, has) in [
+        ("address", json!({}), "identityEndpoint (inline), the rest is the manager's"),
+        (
+            "login",
+            own,
+            "identityEndpoint (inline), password (key password of Secret kube-system/cloud), username (inline)",
+        ),
+    ] {
+        stage.create(&own_credentials(named(name), "/spec", &stage, &given)).await?;
+        reason(&stage, name, "Ready", "NodeReady").await?;
+        let message = reason(&stage, name, "Configured", "DescriptionUnderstood").await?;
+        assert!(message.contains(has), "{message}");
+        stage.machines().delete(name, &DeleteParams::default()).await?;
+    }
+    stage.machines().delete("abroad", &DeleteParams::default()).await?;
+    stage.whole(0, &BTreeSet::new(), CHAPTER).await?;
+    unharmed(&manager);
+    manager.end().await
+}
+
 /// The message of the condition CircuitOpen of the pool and of its set.
 async fn circuit(stage: &Stage) -> anyhow::Result<[Option<String>; 2]> {
     let open = drover_api::ConditionType::CircuitOpen;
