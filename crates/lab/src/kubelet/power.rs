@@ -6,10 +6,15 @@ use crate::openstack::{Client, Error};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Between two looks at the servers; who is switched off and on again in between was not off.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looking takes no more than one part in so many of the time: a cloud that is slow has others to serve.
+const LOOK_SHARE: u32 = 10;
+/// The longest pause that comes of it.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// What happens to the servers of `project`, until stopped; `admin` may read what they boot from.
 #[must_use]
@@ -32,6 +37,7 @@ impl Watch {
     async fn run(mut self) {
         let mut is_blind = false;
         loop {
+            let began = Instant::now();
             match self.look().await {
                 Ok(()) => is_blind = false,
                 // Said once: a cloud may be away for long.
@@ -41,7 +47,8 @@ impl Watch {
                     is_blind = true;
                 }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            let pause = began.elapsed() * (LOOK_SHARE - 1);
+            tokio::time::sleep(pause.clamp(LOOK_EVERY, LOOK_MAX)).await;
         }
     }
 
