@@ -101,19 +101,22 @@ fn the_story_on_a_cloud_that_was_there() {
     assert_eq!(cloud.stop(), Some(0));
 }
 
+/// On the lab's API server, on a real one, and broken off, at once: each in a project of its own.
 #[test]
 fn the_story_on_real_openstack() {
-    let make = || runtime().block_on(Project::for_suite("story", 3)).expect("a project");
-    let Some(project) = make() else { return };
-    demo("real-cloud", project, None);
-    if Assets::for_suite("story on real OpenStack", 1).is_some()
-        && let Some(project) = make()
-    {
-        demo("both-real", project, Some(real("both-real-plane")));
-    }
-    if let Some(project) = make() {
-        leave("real-leave", project);
-    }
+    let make = |cases| runtime().block_on(Project::for_suite("story", cases)).expect("a project");
+    let Some(project) = make(3) else { return };
+    std::thread::scope(|all| {
+        all.spawn(|| demo("real-cloud", project, None));
+        all.spawn(|| {
+            if Assets::for_suite("story on real OpenStack", 1).is_some()
+                && let Some(project) = make(1)
+            {
+                demo("both-real", project, Some(real("both-real-plane")));
+            }
+        });
+        all.spawn(|| make(1).map(|project| leave("real-leave", project)));
+    });
 }
 
 #[test]

@@ -19,7 +19,7 @@ const POOL: &str = "ext-net";
 const BYSTANDER: &str = "somebody-elses";
 /// How long the cloud may take to finish what it was asked for: services on a busy machine take minutes.
 const SETTLED_MAX: Duration = Duration::from_secs(300);
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What a project can hold: service, collection, the list's name.
 const COLLECTIONS: [(Service, &str, &str); 6] = [

@@ -42,6 +42,10 @@ const KNOWN: &str = include_str!("known.txt");
 const AT_ONCE: usize = 4;
 /// How long a wait lasts at most.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How often a wait looks: soon enough for all states on the way to be recorded.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The same where only the last state counts: real services take long over each answer.
+const GLANCE_EVERY: Duration = Duration::from_millis(250);
 
 /// One run of one case.
 struct Run<'a> {
@@ -294,6 +298,8 @@ impl<'a> Run<'a> {
             version: (service == "compute").then(|| "2.90".to_owned()),
             ..get(service, path)
         };
+        let all_count = !self.side.is_real() || is_recording();
+        let pause = if all_count { LOOK_EVERY } else { GLANCE_EVERY };
         let mut seen: Vec<String> = Vec::new();
         let begin = tokio::time::Instant::now();
         while begin.elapsed() < PATIENCE {
@@ -314,7 +320,7 @@ impl<'a> Run<'a> {
             if done {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(pause).await;
         }
         seen.join(" ")
     }
@@ -443,24 +449,21 @@ fn cases() -> Vec<PathBuf> {
     all
 }
 
-/// With `DROVER_TEST_CLOUDS` of the real services, else of the lab's cloud; with `DROVER_RECORD` the answers are written down.
-#[test]
-fn the_recorded_exchanges_are_answered_alike() {
-    let yaml =
-        std::env::var("DROVER_TEST_CLOUDS").ok().map(|path| std::fs::read_to_string(path).unwrap());
-    let record = std::env::var("DROVER_RECORD").is_ok();
-    assert!(
-        !record || yaml.is_some(),
-        "only real services are worth recording: give DROVER_TEST_CLOUDS"
-    );
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(yaml.is_none())
-        .build()
-        .unwrap();
-    let asked = cases().into_iter().map(async |path| {
+fn is_recording() -> bool {
+    std::env::var("DROVER_RECORD").is_ok()
+}
+
+/// All cases in order, each with what differs and its lines with the answers of now.
+async fn ask_all(yaml: Option<&str>) -> Vec<(PathBuf, Vec<String>, Vec<Line>)> {
+    let read = |path: PathBuf| {
         let lines = script::parse(&std::fs::read_to_string(&path).unwrap());
-        let Some(yaml) = &yaml else {
+        (path, lines)
+    };
+    let mut all: Vec<_> = cases().into_iter().map(read).collect();
+    // The longest first, so that none begins when the others end.
+    all.sort_by_key(|(_, lines)| std::cmp::Reverse(lines.len()));
+    let asked = all.into_iter().map(async |(path, lines)| {
+        let Some(yaml) = yaml else {
             let (found, anew) = run(&Side::lab(), &lines).await;
             return (path, found, anew);
         };
@@ -472,9 +475,29 @@ fn the_recorded_exchanges_are_answered_alike() {
     });
     // Each has a project of its own, so that they do not see each other.
     let at_once = if yaml.is_some() { AT_ONCE } else { 1 };
-    let asked = futures::stream::iter(asked).buffered(at_once).collect::<Vec<_>>();
+    let mut asked: Vec<_> = futures::stream::iter(asked).buffer_unordered(at_once).collect().await;
+    asked.sort_by(|one, other| one.0.cmp(&other.0));
+    asked
+}
+
+/// With `DROVER_TEST_CLOUDS` of the real services, else of the lab's cloud; with `DROVER_RECORD` the answers are written down.
+#[test]
+fn the_recorded_exchanges_are_answered_alike() {
+    let yaml =
+        std::env::var("DROVER_TEST_CLOUDS").ok().map(|path| std::fs::read_to_string(path).unwrap());
+    let record = is_recording();
+    assert!(
+        !record || yaml.is_some(),
+        "only real services are worth recording: give DROVER_TEST_CLOUDS"
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(yaml.is_none())
+        .build()
+        .unwrap();
+    let asked = runtime.block_on(ask_all(yaml.as_deref()));
     let (mut report, mut exchanges) = (Vec::new(), 0);
-    for (path, found, anew) in runtime.block_on(asked) {
+    for (path, found, anew) in asked {
         if record {
             std::fs::write(&path, script::write(&anew)).unwrap();
         }
