@@ -9,9 +9,9 @@ use kube::{Resource, ResourceExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a set rests after a look before changes of its machines make it be looked at again: a
-/// thousand machines that come up one after another are a few writes of its status.
-const SET_REST: Duration = Duration::from_millis(500);
+/// How long a set or a deployment rests after a look before changes of its machines make it be looked at
+/// again: a thousand machines that come up one after another are a few writes of its status.
+const REST: Duration = Duration::from_millis(500);
 
 /// One queue for each controller.
 #[derive(Clone)]
@@ -24,8 +24,8 @@ pub struct Queues {
 
 impl Default for Queues {
     fn default() -> Self {
-        let (deployments, machines, requests) = Default::default();
-        Self { deployments, sets: Queue::resting(SET_REST), machines, requests }
+        let (machines, requests) = Default::default();
+        Self { deployments: Queue::resting(REST), sets: Queue::resting(REST), machines, requests }
     }
 }
 
@@ -104,7 +104,7 @@ fn on_machine_change(caches: &Caches, queues: &Queues) {
         if let Some(set) = lost(change).and_then(|machine| of.set_of(machine))
             && let Some(owner) = controller_key(set.as_ref(), "MachineDeployment")
         {
-            to.deployments.add(owner, Urgency::Begun);
+            to.deployments.add_soon(owner, Urgency::Begun);
         }
         match change {
             Change::Put { old, new } if changed_from_outside(*old, new) => {
