@@ -8,7 +8,7 @@ use k8s_openapi::api::certificates::v1::{
 };
 use k8s_openapi::api::core::v1::{
     EphemeralVolumeSource, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec,
-    PodStatus, Volume,
+    PodStatus,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -310,21 +310,6 @@ fn slim_claim(claim: &mut PersistentVolumeClaim) {
     }
 }
 
-/// A Volume is over 3 KiB, whatever it holds, so the room of the others is given back.
-fn claims_among(volumes: Vec<Volume>) -> Option<Vec<Volume>> {
-    let claims: Vec<Volume> = volumes
-        .iter()
-        .filter(|it| it.persistent_volume_claim.is_some() || it.ephemeral.is_some())
-        .map(|volume| Volume {
-            name: volume.name.clone(),
-            persistent_volume_claim: volume.persistent_volume_claim.clone(),
-            ephemeral: volume.ephemeral.as_ref().map(|_| EphemeralVolumeSource::default()),
-            ..Volume::default()
-        })
-        .collect();
-    (!claims.is_empty()).then_some(claims)
-}
-
 /// Of a pod the controllers read who owns it, where it runs, how it is and what claims it holds.
 fn slim_pod(pod: &mut Pod) {
     if let Some(spec) = &mut pod.spec {
@@ -333,7 +318,18 @@ fn slim_pod(pod: &mut Pod) {
             priority: spec.priority,
             priority_class_name: spec.priority_class_name.take(),
             termination_grace_period_seconds: spec.termination_grace_period_seconds,
-            volumes: spec.volumes.take().and_then(claims_among),
+            volumes: spec.volumes.take().map(|mut volumes| {
+                volumes.retain(|volume| {
+                    volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
+                });
+                for volume in &mut volumes {
+                    let made = volume.ephemeral.is_some();
+                    volume.ephemeral = made.then(EphemeralVolumeSource::default);
+                }
+                // Each takes over 3 KiB, whatever it holds.
+                volumes.shrink_to_fit();
+                volumes
+            }),
             ..PodSpec::default()
         };
     }
